@@ -1,0 +1,37 @@
+"""Atención multicabeza: el módulo que acompaña al libro (`import multicabeza as mc`).
+
+Importarlo es barato: cada nombre público carga su archivo la primera vez que se usa, de modo que
+transformers, bertviz e ipywidgets no se cargan hasta que hacen falta.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "attention": (
+        "scaled_dot_product_attention", "split_heads", "merge_heads", "causal_mask", "padding_mask",
+        "sliding_window_mask", "KVCache", "MultiHeadAttention",
+    ),
+    "models": ("load_bert", "load_smollm2"),
+    "views": ("show", "explore", "head_view", "model_view", "predict", "claim"),
+    "checks": ("check",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_SUBMODULES = {"attention", "models", "plots", "views", "checks", "toys"}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str):
+    if name in _MODULE_OF:
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"multicabeza no tiene «{name}». Lo que ofrece: {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})
