@@ -1,0 +1,26 @@
+"""Extensión de Sphinx del libro: sin red, en español, ligera y siempre al día.
+
+Cada módulo se ocupa de una cosa y la registra en su `setup`:
+
+- `freshness`: huellas de lo que decide el resultado de un cuaderno, y la caché de ejecución que depende de ellas;
+- `assets`: qué scripts y estilos viajan con el libro, y cuáles carga cada página;
+- `icons`: la fuente de iconos, reducida a los que el libro usa;
+- `spanish`: los textos de la interfaz;
+- `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
+- `claims`: las afirmaciones medidas que una página toma de otra;
+- `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
+- `pages`: la última mano a cada página, y la portada de la carpeta.
+"""
+
+from sphinx.application import Sphinx
+
+from libro import assets, claims, freshness, pages, publishing, search, spanish
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registra todos los módulos de la extensión."""
+    # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
+    app.add_config_value("comments_config", {}, "html")
+    for module in (freshness, assets, spanish, search, claims, publishing, pages):
+        module.setup(app)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,73 @@
+"""La última mano a cada página, y la portada de la carpeta."""
+
+import html
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.jinja2glue import BuiltinTemplateLoader
+
+from libro.spanish import translate_page
+
+SEARCH_SCRIPTS = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
+ICON_SCRIPT = re.compile(r'\s*<script defer src="[^"]*fontawesome\.js[^"]*"></script>')
+
+
+def polish(page: str, pagename: str) -> str:
+    """Retoca el HTML terminado de una página: traduce, aligera y corrige faltas de accesibilidad de las plantillas.
+
+    Args:
+        page: HTML de la página.
+        pagename: nombre de la página («search» es la de búsqueda).
+    """
+    page = translate_page(page)
+    page = ICON_SCRIPT.sub("", page)
+    if pagename != "search":
+        page = SEARCH_SCRIPTS.sub("", page)
+    # El nombre accesible del botón es el texto que se ve («Buscar Ctrl+K»).
+    page = re.sub(r'(search-button-field[^>]*?) aria-label="[^"]*"', r"\1", page)
+    # Los iconos adornan: el nombre está en el texto o en la etiqueta de su botón.
+    return re.sub(r'<i class="(fa[ -]|fas |fab |theme-switch)', r'<i aria-hidden="true" class="\1', page)
+
+
+class Templates(BuiltinTemplateLoader):
+    """Las plantillas de Sphinx, con la última mano del libro."""
+
+    def render(self, template: str, context: dict) -> str:
+        """Escribe una página."""
+        page = super().render(template, context)
+        return polish(page, context.get("pagename", "")) if template.endswith(".html") else page
+
+
+def front_door(title: str, start: str) -> str:
+    """HTML de `index.html`: lleva a la portada del libro."""
+    title = html.escape(title)
+    return f"""<!doctype html>
+<html lang="es">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<meta http-equiv="refresh" content="0; url={start}">
+<link rel="icon" href="data:,">
+</head>
+<body><main><h1>{title}</h1><p><a href="{start}">Abrir el libro</a></p></main></body>
+</html>
+"""
+
+
+def _configure(app: Sphinx, config: Config) -> None:
+    config.template_bridge = "libro.pages.Templates"
+
+
+def _finish(app: Sphinx, exception: Exception | None) -> None:
+    start = f"{app.config.root_doc}.html"
+    if exception is None and app.builder.name == "html" and start != "index.html":
+        (Path(app.outdir) / "index.html").write_text(front_door(app.config.html_title, start), "utf-8")
+
+
+def setup(app: Sphinx) -> None:
+    """Registra la última mano."""
+    app.connect("config-inited", _configure, priority=1)
+    app.connect("build-finished", _finish, priority=900)
