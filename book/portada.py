@@ -1,6 +1,6 @@
 """Dibuja la portada del libro con pesos de atención medidos: `python book/portada.py`.
 
-Las doce cabezas de una capa de MiniLM sobre una frase. El resultado, `book/_static/portada.html`, es un fragmento
+Las doce cabezas de una capa de MiniLM sobre una frase. El resultado, `book/portada.html`, es un fragmento
 con dos SVG (apaisado y vertical, para el teléfono) y una casilla por cabeza; se ve y se mueve sin JavaScript.
 """
 
@@ -17,7 +17,7 @@ from multicabeza.plots import HEAD_COLORS
 SENTENCE = "She drank her tea because she was thirsty."
 LAYER = 2
 THRESHOLD = 0.08  # por debajo, el arco apenas se vería
-TARGET = Path(__file__).parent / "_static" / "portada.html"
+TARGET = Path(__file__).with_suffix(".html")
 WIDTHS = {"she": 62, "drank": 86, "her": 58, "tea": 54, "because": 124, "was": 62, "thirsty": 106, ".": 26}
 
 
@@ -91,7 +91,7 @@ def drawing(tokens: list[str], weights: Tensor, *, tall: bool) -> str:
     for weight, head, q, k in sorted(pairs):
         side = -1 if k <= q else 1
         query, key = (centers[i] + spread[i] * (head - 5.5) for i in (q, k))
-        opacity = f"{0.3 + 0.65 * weight:.2f}"
+        opacity = f"{0.38 + 0.6 * weight:.2f}"
         if q == k:
             line = loop(query, weight, side, partial(place, side))
             paths.append(
@@ -135,7 +135,7 @@ def fragment() -> str:
     controls = ['<label><input type="radio" name="portada" id="portada-todas" checked><span>todas</span></label>']
     controls += [
         f'<label><input type="radio" name="portada" id="portada-{i}">'
-        f'<span><i style="background:{HEAD_COLORS[i]}"></i>{LAYER}.{i}</span></label>'
+        f'<span><i class="c{i}"></i>{LAYER}.{i}</span></label>'
         for i in heads
     ]
     readings = ['<p class="l-todas">Elige una cabeza y quédate solo con sus arcos.</p>']
@@ -143,7 +143,7 @@ def fragment() -> str:
     rules = [f".portada .c{i}{{--c:{HEAD_COLORS[i]}}}" for i in heads]
     rules += [f".portada:has(#portada-{i}:checked) path:not(.c{i}){{opacity:0}}" for i in heads]
     rules += [f".portada:has(#portada-{i}:checked) .l-{i}{{display:block}}" for i in ["todas", *heads]]
-    style = (Path(__file__).parent / "portada.css").read_text("utf8")
+    style = Path(__file__).with_suffix(".css").read_text("utf8")
     return (
         "<!-- Lo escribe book/portada.py: no lo edites a mano. -->\n"
         f"<style>{' '.join(style.split())}{''.join(rules)}</style>\n"
