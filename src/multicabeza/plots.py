@@ -1,0 +1,748 @@
+"""Figuras del libro: cada función recibe números y devuelve una `Figure` de matplotlib.
+
+Un solo estilo, aplicado dentro de cada función (nunca se tocan los `rcParams` del lector), una sola
+paleta en la que la cabeza i conserva el color `HEAD_COLORS[i]` en todo el libro, coma decimal en los ejes
+y fondo blanco opaco, para que se lean igual en modo oscuro y en papel. Las figuras miden poco más de
+12 cm de ancho con letra de 11 puntos: en un teléfono de 390 px la letra queda en unos 10 px.
+
+Las figuras no se registran en pyplot: no hay que cerrarlas y no salen dos veces. Enséñalas con `mc.show`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.ticker import Formatter, ScalarFormatter
+
+INK = "#1f2933"  # texto y ejes
+MUTED = "#5b6770"  # texto secundario y líneas de referencia
+GRID = "#d9dee3"  # rejilla
+PAPER = "#ffffff"  # fondo, siempre opaco
+ACCENT = "#0b6e99"  # lo que hay que mirar
+ACCENT_2 = "#c2410c"  # lo que se le compara
+
+# Doce colores que se distinguen también con protanopia, deuteranopia y tritanopia, con contraste ≥ 3:1 sobre blanco
+# (tests/unit/test_plots.py lo mide). La cabeza i lleva HEAD_COLORS[i % 12] en todo el libro.
+HEAD_COLORS = (
+    "#3586ff", "#6f5e16", "#1a0695", "#eb6378", "#125238", "#680602",
+    "#ae2f6f", "#4d2045", "#8a9722", "#b07bad", "#6856ab", "#2e8d53",
+)  # fmt: skip
+
+WIDTH = 4.8  # pulgadas: el ancho de casi todas las figuras
+HEIGHT = 3.2
+
+STYLE = {
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "figure.dpi": 100,
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.facecolor": PAPER,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 11,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.titlepad": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.9,
+    "axes.grid": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "text.color": INK,
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "lines.linewidth": 2.2,
+    "lines.markersize": 5.5,
+    "mathtext.fontset": "dejavusans",
+}
+
+# Blanco → azul oscuro, con luminosidad que baja de forma regular: se lee también en gris.
+WEIGHT_CMAP = LinearSegmentedColormap.from_list("pesos", ["#ffffff", "#cfe3f1", "#7fb2d6", "#2f7bb0", "#08306b"])
+# Naranja ← blanco → azul, para cantidades con signo (puntuaciones, diferencias).
+SIGNED_CMAP = LinearSegmentedColormap.from_list(
+    "con signo", ["#7f2704", "#d9762b", "#fbe3cf", "#ffffff", "#cfe3f1", "#2f7bb0", "#08306b"]
+)
+
+P = ParamSpec("P")
+
+
+def with_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Aplica el estilo del libro mientras se dibuja, y nada más: los `rcParams` de fuera no cambian."""
+
+    @wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+# --- Texto -------------------------------------------------------------------------------------------------------
+
+
+def spanish_number(value: float, digits: int = 2) -> str:
+    """Escribe un número con coma decimal y signo menos tipográfico: −0,25.
+
+    Args:
+        value: el número.
+        digits: decimales.
+
+    Returns:
+        El texto; «−0,00» se escribe «0,00».
+    """
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−").replace(".", ",")
+
+
+class CommaFormatter(ScalarFormatter):
+    """Las etiquetas de un eje lineal, con coma decimal."""
+
+    def __call__(self, x, pos=None):
+        return super().__call__(x, pos).replace(".", ",")
+
+    def get_offset(self):
+        return super().get_offset().replace(".", ",")
+
+
+class PlainLogFormatter(Formatter):
+    """Las etiquetas de un eje logarítmico: 1, 10, 0,1 cuando caben; si no, potencias de la base."""
+
+    def __init__(self, base: float = 10):
+        self.base = base
+
+    def __call__(self, x, pos=None):
+        if x <= 0:
+            return ""
+        exponent = math.log(x, self.base)
+        if abs(exponent - round(exponent)) > 1e-6:
+            return ""
+        if 1e-3 <= x < 1e5:
+            return f"{x:g}".replace(".", ",")
+        return f"${self.base:g}^{{{round(exponent)}}}$"
+
+
+def new_figure(width: float = WIDTH, height: float = HEIGHT, **layout) -> Figure:
+    """Una figura vacía con el fondo y el tamaño del libro, sin registrar en pyplot.
+
+    Args:
+        width: pulgadas (4,8 deja la letra legible en un teléfono).
+        height: pulgadas.
+        **layout: lo que acepte `Figure` (por ejemplo `layout="none"`).
+
+    Returns:
+        `Figure` con «constrained layout».
+    """
+    with mpl.rc_context(STYLE):
+        return Figure(figsize=(width, height), facecolor=PAPER, **{"layout": "constrained", **layout})
+
+
+def decimal_comma(axes: Axes) -> Axes:
+    """Pone coma decimal en los ejes numéricos de `axes` (lineales o logarítmicos) y los devuelve."""
+    for axis in (axes.xaxis, axes.yaxis):
+        scale = axis.get_scale()
+        if scale == "linear" and type(axis.get_major_formatter()) is ScalarFormatter:
+            axis.set_major_formatter(CommaFormatter(useMathText=True))
+        elif scale == "log":
+            axis.set_major_formatter(PlainLogFormatter(axis.get_transform().base))
+    return axes
+
+
+def printable(token: str) -> str:
+    """Un token tal como se puede dibujar: los blancos se ven (␣, ↵, ⇥) y nada se toma por fórmula.
+
+    Args:
+        token: texto cualquiera; puede venir de quien lee.
+
+    Returns:
+        Texto de una línea sin caracteres de control, con «$» protegido.
+    """
+    text = str(token).replace("\n", "↵").replace("\t", "⇥").replace("\r", "")
+    if text.strip(" ") == "":
+        text = "␣" * max(len(text), 1)
+    text = "".join(character if character.isprintable() else "�" for character in text)
+    return text.replace("$", r"\$")
+
+
+# --- Comprobar lo que llega --------------------------------------------------------------------------------------
+
+
+def _array(values, name: str, ndim: int | None = None, *, finite: bool = True) -> np.ndarray:
+    """`values` como matriz de numpy float64, o un `ValueError` que dice qué se esperaba."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().double().numpy()
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"«{name}» debe contener números; llegó {type(values).__name__}.") from None
+    if ndim is not None and array.ndim != ndim:
+        kind = {1: "una lista de números", 2: "una matriz"}[ndim]
+        hint = " ¿Falta elegir una capa o una cabeza, por ejemplo weights[0, 3]?" if array.ndim > ndim else ""
+        raise ValueError(f"«{name}» debe ser {kind} ({ndim}-D); llegó con forma {tuple(array.shape)}.{hint}")
+    if finite and not np.isfinite(array).all():
+        raise ValueError(
+            f"«{name}» tiene valores que no son números finitos (NaN o infinito). Causa habitual: una fila de la "
+            "máscara que no deja ninguna clave."
+        )
+    return array
+
+
+def _labels(labels: Sequence[str] | None, size: int, name: str) -> list[str]:
+    """Las etiquetas como texto dibujable, o un `ValueError` si no son `size`."""
+    if labels is None:
+        return [str(i) for i in range(size)]
+    if isinstance(labels, str):
+        raise ValueError(f"«{name}» debe ser una lista de textos; llegó un solo texto: {labels!r}.")
+    if len(labels) != size:
+        raise ValueError(f"«{name}» tiene {len(labels)} etiquetas y la figura necesita {size}.")
+    return [printable(label) for label in labels]
+
+
+def _ink_over(color) -> str:
+    """Negro o blanco: el que mejor se lee sobre `color`."""
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color[:3]))
+    return INK if 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.25 else PAPER
+
+
+# --- Figuras -----------------------------------------------------------------------------------------------------
+
+
+@with_style
+def heatmap(
+    weights,
+    row_labels: Sequence[str] | None = None,
+    column_labels: Sequence[str] | None = None,
+    *,
+    title: str | None = None,
+    xlabel: str | None = "clave",
+    ylabel: str | None = "consulta",
+    signed: bool = False,
+    limits: tuple[float, float] | None = None,
+    annotate: bool | None = None,
+    digits: int = 2,
+    mask=None,
+    colorbar: bool | None = None,
+) -> Figure:
+    """Mapa de calor de una matriz: filas, consultas; columnas, claves.
+
+    Args:
+        weights: (n_q, n_k), pesos o puntuaciones.
+        row_labels: n_q textos; si faltan, números.
+        column_labels: n_k textos; si faltan, números.
+        title: título.
+        xlabel: nombre de las columnas.
+        ylabel: nombre de las filas.
+        signed: escala naranja–blanco–azul centrada en 0, para puntuaciones o diferencias.
+        limits: (mínimo, máximo) de la escala; por defecto 0–1 si todo cabe ahí, o ± el mayor valor si `signed`.
+        annotate: escribe los números en las celdas; por defecto, si no pasan de 8 por lado.
+        digits: decimales de los números escritos.
+        mask: bool (n_q, n_k), `True` = puede atender; las celdas prohibidas salen rayadas, sin número.
+        colorbar: dibuja la escala; por defecto, solo cuando no se escriben los números.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si `weights` no es una matriz de números finitos o las etiquetas no casan.
+    """
+    allowed = None
+    if mask is not None:
+        allowed = _array(mask, "mask", 2).astype(bool)
+    matrix = _array(weights, "weights", 2, finite=allowed is None)
+    if allowed is not None:
+        if allowed.shape != matrix.shape:
+            raise ValueError(f"«mask» tiene forma {allowed.shape} y «weights» {matrix.shape}: deben coincidir.")
+        if not np.isfinite(matrix[allowed]).all():
+            raise ValueError("«weights» tiene NaN o infinitos en celdas que la máscara permite.")
+    if matrix.size == 0:
+        raise ValueError(f"«weights» está vacía: forma {matrix.shape}.")
+    rows, columns = matrix.shape
+    row_labels = _labels(row_labels, rows, "row_labels")
+    column_labels = _labels(column_labels, columns, "column_labels")
+    shown = matrix if allowed is None else np.where(allowed, matrix, np.nan)
+    finite = shown[np.isfinite(shown)]
+    if limits is None:
+        if signed:
+            bound = float(np.abs(finite).max(initial=0)) or 1.0
+            limits = (-bound, bound)
+        else:
+            low, high = float(finite.min(initial=0)), float(finite.max(initial=1e-9))
+            limits = (0.0, 1.0) if low >= 0 and high <= 1 + 1e-6 else (low, high)
+    norm = Normalize(*limits)
+    cmap = SIGNED_CMAP if signed else WEIGHT_CMAP
+    if annotate is None:
+        annotate = max(rows, columns) <= 8
+    if colorbar is None:
+        colorbar = not annotate
+
+    longest = max(map(len, column_labels))
+    rotate = longest * 0.105 > (WIDTH - 1.6) / columns
+    row_room = 0.09 * max(map(len, row_labels)) + (0.3 if ylabel else 0.1)
+    cell = min(0.62, (WIDTH - row_room - (0.7 if colorbar else 0.1)) / columns)
+    height = (
+        cell * rows + (0.35 if xlabel else 0) + (0.35 if title else 0) + (0.085 * longest if rotate else 0.3) + 0.15
+    )
+    figure = new_figure(WIDTH, max(height, 1.6))
+    axes = figure.add_subplot()
+    image = axes.imshow(np.ma.masked_invalid(shown), cmap=cmap, norm=norm, aspect="equal")
+    axes.set_xticks(range(columns), column_labels, rotation=90 if rotate else 0)
+    axes.set_yticks(range(rows), row_labels)
+    axes.xaxis.set_ticks_position("top")
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks(np.arange(-0.5, columns), minor=True)
+    axes.set_yticks(np.arange(-0.5, rows), minor=True)
+    axes.grid(which="minor", color=GRID, linewidth=0.8)
+    axes.tick_params(which="minor", length=0)
+    if allowed is not None:
+        for i, j in np.argwhere(~allowed):
+            axes.fill(
+                [j - 0.5, j + 0.5, j + 0.5, j - 0.5], [i - 0.5, i - 0.5, i + 0.5, i + 0.5],
+                facecolor="#f1f3f5", edgecolor="#aab2ba", hatch="////", linewidth=0,
+            )  # fmt: skip
+    if annotate:
+        size = 10 if columns <= 6 else 8.5
+        for (i, j), value in np.ndenumerate(shown):
+            if np.isfinite(value):
+                color = _ink_over(cmap(norm(value)))
+                axes.text(j, i, spanish_number(value, digits), ha="center", va="center", color=color, fontsize=size)
+    if xlabel:
+        axes.set_xlabel(xlabel)
+    if ylabel:
+        axes.set_ylabel(ylabel)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", wrap=True)
+    if colorbar:
+        bar = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+        bar.ax.yaxis.set_major_formatter(CommaFormatter(useMathText=True))
+        bar.outline.set_visible(False)
+    return figure
+
+
+@with_style
+def lines(
+    x,
+    series: Mapping[str, object],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str | None = None,
+    intervals: Mapping[str, tuple] | None = None,
+    references: Mapping[str, float] | None = None,
+    vertical: Mapping[str, float] | None = None,
+    xscale: str = "linear",
+    yscale: str = "linear",
+    ylim: tuple[float | None, float | None] | None = None,
+    xticks: Sequence[float] | None = None,
+    colors: Mapping[str, str] | None = None,
+    markers: bool | None = None,
+    height: float = HEIGHT,
+) -> Figure:
+    """Líneas con su leyenda, bandas de intervalo y líneas de referencia.
+
+    Cada serie se distingue por color, por trazo y por marca (no solo por color).
+
+    Args:
+        x: (n,) abscisas comunes.
+        series: nombre → (n,) ordenadas; NaN deja un hueco.
+        xlabel: nombre del eje x, con su unidad.
+        ylabel: nombre del eje y, con su unidad.
+        title: título.
+        intervals: nombre de una serie → (inferior, superior), cada uno (n,): banda alrededor de la línea.
+        references: nombre → altura de una línea horizontal discontinua (azar, límite…).
+        vertical: nombre → abscisa de una línea vertical discontinua.
+        xscale: «linear», «log» (base 10) o «log2».
+        yscale: igual, para el eje y.
+        ylim: (inferior, superior); `None` deja que se ajuste.
+        xticks: abscisas con marca.
+        colors: nombre → color; por defecto `HEAD_COLORS` en orden.
+        markers: dibuja los puntos; por defecto, si son 25 o menos.
+        height: altura en pulgadas.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si una serie no tiene la longitud de `x`, un intervalo no tiene serie, o la escala no existe.
+    """
+    x = _array(x, "x", 1)
+    if not series:
+        raise ValueError('«series» está vacío: hace falta al menos una línea, por ejemplo {"pérdida": valores}.')
+    for name in intervals or {}:
+        if name not in series:
+            raise ValueError(f"Hay un intervalo para «{name}», que no está en «series»: {', '.join(series)}.")
+    for scale in (xscale, yscale):
+        if scale not in ("linear", "log", "log2"):
+            raise ValueError(f"Escala desconocida: {scale!r}. Usa «linear», «log» o «log2».")
+    dashes = ["-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1))]
+    shapes = "osD^vPX*"
+    markers = len(x) <= 25 if markers is None else markers
+    figure = new_figure(WIDTH, height)
+    axes = figure.add_subplot()
+    for scale, setter in ((xscale, axes.set_xscale), (yscale, axes.set_yscale)):
+        if scale != "linear":
+            setter("log", base=2 if scale == "log2" else 10)
+    for i, (name, values) in enumerate(series.items()):
+        values = _array(values, f"series[{name!r}]", 1, finite=False)
+        if values.shape != x.shape:
+            raise ValueError(f"La serie «{name}» tiene {len(values)} valores y «x» tiene {len(x)}.")
+        color = (colors or {}).get(name, HEAD_COLORS[i % len(HEAD_COLORS)])
+        shape = shapes[i % len(shapes)] if markers else None
+        axes.plot(x, values, color=color, linestyle=dashes[i % len(dashes)], marker=shape, label=name)
+        if intervals and name in intervals:
+            low, high = (_array(edge, f"intervals[{name!r}]", 1, finite=False) for edge in intervals[name])
+            if low.shape != x.shape or high.shape != x.shape:
+                raise ValueError(
+                    f"El intervalo de «{name}» debe ser (inferior, superior), con {len(x)} valores cada uno."
+                )
+            axes.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
+    for name, value in (references or {}).items():
+        axes.axhline(value, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), label=name, zorder=1)
+    for name, value in (vertical or {}).items():
+        axes.axvline(value, color=MUTED, linewidth=1.4, linestyle=(0, (1, 2)), label=name, zorder=1)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    if ylim is not None:
+        axes.set_ylim(*ylim)
+    decimal_comma(axes)
+    if xticks is not None:
+        axes.set_xticks(list(xticks), [f"{tick:g}".replace(".", ",").replace("-", "−") for tick in xticks])
+        axes.minorticks_off()
+    if title:
+        axes.set_title(title, wrap=True)
+    if len(series) + len(references or {}) + len(vertical or {}) > 1:
+        figure.legend(loc="outside lower center", ncols=2, handlelength=2.6, columnspacing=1.4)
+    return figure
+
+
+@with_style
+def bars(
+    labels: Sequence[str],
+    values,
+    *,
+    xlabel: str,
+    title: str | None = None,
+    intervals: tuple | None = None,
+    references: Mapping[str, float] | None = None,
+    colors: Sequence[str] | None = None,
+    digits: int = 2,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """Barras horizontales, con el número escrito al final de cada una.
+
+    Args:
+        labels: n textos.
+        values: (n,) longitudes.
+        xlabel: qué se mide, con su unidad.
+        title: título.
+        intervals: (inferior, superior), cada uno (n,).
+        references: nombre → valor de una línea vertical de referencia.
+        colors: n colores; por defecto todas del mismo.
+        digits: decimales de los números.
+        limits: (mínimo, máximo) del eje.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay tantos valores como etiquetas.
+    """
+    values = _array(values, "values", 1)
+    labels = _labels(labels, len(values), "labels")
+    colors = list(colors) if colors is not None else [ACCENT] * len(values)
+    if len(colors) != len(values):
+        raise ValueError(f"Hay {len(colors)} colores y {len(values)} barras.")
+    figure = new_figure(WIDTH, 0.42 * len(values) + 0.85 + (0.3 if title else 0) + (0.3 if references else 0))
+    axes = figure.add_subplot()
+    places = np.arange(len(values))
+    axes.barh(places, values, color=colors, height=0.66)
+    ends = values
+    if intervals is not None:
+        low, high = (_array(edge, "intervals", 1) for edge in intervals)
+        if low.shape != values.shape or high.shape != values.shape:
+            raise ValueError(f"«intervals» debe ser (inferior, superior), con {len(values)} valores cada uno.")
+        errors = np.clip([values - low, high - values], 0, None)
+        axes.errorbar(values, places, xerr=errors, fmt="none", ecolor=INK, elinewidth=1.4, capsize=3)
+        ends = np.where(values >= 0, np.maximum(values, high), np.minimum(values, low))
+    for place, value, end in zip(places, values, ends, strict=True):
+        axes.annotate(
+            spanish_number(value, digits), (end, place), xytext=(5 if value >= 0 else -5, 0),
+            textcoords="offset points", va="center", ha="left" if value >= 0 else "right", fontsize=10,
+        )  # fmt: skip
+    for name, value in (references or {}).items():
+        axes.axvline(value, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), label=name)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(xlabel)
+    axes.margins(x=0.16)
+    if limits is not None:
+        axes.set_xlim(*limits)
+    if values.min(initial=0) < 0:
+        axes.axvline(0, color=INK, linewidth=0.9)
+    decimal_comma(axes)
+    if title:
+        axes.set_title(title, wrap=True)
+    if references:
+        figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@with_style
+def arcs(
+    tokens: Sequence[str],
+    weights,
+    *,
+    query: int | None = None,
+    title: str | None = None,
+    color: str = ACCENT,
+    threshold: float = 0.05,
+    show_values: bool | None = None,
+) -> Figure:
+    """Una frase con flechas: de la palabra que mira a las que mira, más gruesas y opacas cuanto mayor es el peso.
+
+    Args:
+        tokens: n textos.
+        weights: (n,) pesos de una consulta (hace falta `query`), o (n, n), fila = consulta.
+        query: posición de la consulta (desde 0). Con una matriz, `None` dibuja las flechas de todas.
+        title: título.
+        color: color de las flechas (`HEAD_COLORS[i]` si son de la cabeza i).
+        threshold: no se dibujan pesos menores.
+        show_values: escribe cada peso bajo su palabra; por defecto, cuando hay una sola consulta.
+
+    Returns:
+        `Figure`: con una consulta, la frase en horizontal (o en vertical si no cabe).
+
+    Raises:
+        ValueError: si las formas no casan, un peso es negativo, o `query` está fuera de la frase.
+    """
+    array = _array(weights, "weights")
+    n = len(tokens)
+    labels = _labels(tokens, n, "tokens")
+    if n == 0:
+        raise ValueError("«tokens» está vacío.")
+    if array.shape not in ((n,), (n, n)):
+        raise ValueError(
+            f"«weights» debe ser ({n},) o ({n}, {n}) para {n} tokens; llegó {tuple(array.shape)}. "
+            "¿Falta elegir capa y cabeza, o son de otra frase?"
+        )
+    if (array < 0).any():
+        raise ValueError("«weights» tiene valores negativos: son puntuaciones, no pesos. Aplica antes la softmax.")
+    if query is not None and not 0 <= query < n:
+        raise ValueError(f"«query» debe estar entre 0 y {n - 1}; llegó {query}.")
+    if array.ndim == 1:
+        if query is None:
+            raise ValueError("Con los pesos de una sola consulta hace falta decir cuál es: query=posición.")
+        rows = {query: array}
+    else:
+        rows = {query: array[query]} if query is not None else dict(enumerate(array))
+    show_values = (len(rows) == 1) if show_values is None else show_values
+    top = max(float(max(row.max() for row in rows.values())), 1e-9)
+
+    # Dos columnas: a la izquierda quien mira, a la derecha lo mirado. Cabe igual en un teléfono y con frases largas.
+    step = 0.34
+    figure = new_figure(WIDTH, step * n + (0.75 if title else 0.45), layout="none")
+    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98 - (0.36 / figure.get_figheight() if title else 0)))
+    axes.set_axis_off()
+    axes.set_xlim(0, 10)
+    axes.set_ylim(n - 0.4, -1.2)
+    axes.text(3.2, -0.85, "consulta", ha="right", va="center", color=MUTED, fontsize=10)
+    axes.text(6.6, -0.85, "clave", ha="left", va="center", color=MUTED, fontsize=10)
+    for j, label in enumerate(labels):
+        weight = max((row[j] for row in rows.values()), default=0)
+        active = j in rows
+        strong = len(rows) == 1 and weight >= threshold
+        axes.text(
+            3.2, j, label, ha="right", va="center", fontsize=11.5,
+            color=INK if active else MUTED, fontweight="bold" if active and len(rows) == 1 else "normal",
+        )  # fmt: skip
+        axes.text(6.6, j, label, ha="left", va="center", fontsize=11.5, color=INK if strong or len(rows) > 1 else MUTED)
+        if show_values and len(rows) == 1:
+            axes.text(
+                9.9, j, spanish_number(weight), ha="right", va="center", fontsize=10, color=INK if strong else MUTED
+            )
+    for i, row in rows.items():
+        for j, weight in enumerate(row):
+            if weight >= threshold:
+                axes.add_patch(
+                    FancyArrowPatch(
+                        (3.4, i),
+                        (6.45, j),
+                        arrowstyle="-|>",
+                        mutation_scale=7 + 7 * weight,
+                        shrinkA=0,
+                        shrinkB=0,
+                        linewidth=0.8 + 5 * weight,
+                        color=color,
+                        alpha=0.25 + 0.7 * weight / top,
+                        zorder=2 + weight,
+                    )  # fmt: skip
+                )
+    if title:
+        figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=12, fontweight="bold", wrap=True)
+    return figure
+
+
+@with_style
+def vectors2d(
+    vectors: Mapping[str, Sequence[float]],
+    *,
+    title: str | None = None,
+    colors: Mapping[str, str] | None = None,
+    points: Mapping[str, Sequence[float]] | None = None,
+    limit: float | None = None,
+    labels: bool = True,
+) -> Figure:
+    """Vectores del plano como flechas desde el origen, con su nombre en la punta.
+
+    Args:
+        vectors: nombre → (x, y).
+        title: título.
+        colors: nombre → color; por defecto `HEAD_COLORS` en orden.
+        points: nombre → (x, y), puntos sin flecha (por ejemplo, los valores que se promedian).
+        limit: los ejes van de −limit a limit (fíjalo al mover un control: así la escala no salta).
+        labels: escribe los nombres.
+
+    Returns:
+        `Figure` con los dos ejes a la misma escala.
+
+    Raises:
+        ValueError: si no hay vectores o alguno no es de dos números finitos.
+    """
+    places = {name: _array(value, f"vectors[{name!r}]", 1) for name, value in vectors.items()}
+    dots = {name: _array(value, f"points[{name!r}]", 1) for name, value in (points or {}).items()}
+    if not places and not dots:
+        raise ValueError("No hay nada que dibujar: «vectors» está vacío.")
+    for name, value in {**places, **dots}.items():
+        if value.shape != (2,):
+            raise ValueError(
+                f"«{name}» debe tener dos componentes para dibujarse en el plano; tiene forma {value.shape}."
+            )
+    if limit is None:
+        limit = 1.25 * max(float(np.abs(value).max()) for value in (*places.values(), *dots.values())) or 1.0
+    figure = new_figure(WIDTH, WIDTH * 0.88)
+    axes = figure.add_subplot()
+    axes.set_aspect("equal")
+    axes.set_xlim(-limit, limit)
+    axes.set_ylim(-limit, limit)
+    axes.axhline(0, color=GRID, linewidth=1, zorder=0)
+    axes.axvline(0, color=GRID, linewidth=1, zorder=0)
+    axes.spines[:].set_color(GRID)
+    axes.tick_params(color=GRID)
+
+    def name_at(name: str, value: np.ndarray, color: str) -> None:
+        norm = float(np.hypot(*value)) or 1.0
+        ux, uy = value / norm
+        axes.annotate(
+            name, value, xytext=(9 * ux, 9 * uy), textcoords="offset points", color=color, fontweight="bold",
+            ha="left" if ux > 0.35 else "right" if ux < -0.35 else "center",
+            va="bottom" if uy > 0.35 else "top" if uy < -0.35 else "center", annotation_clip=False,
+        )  # fmt: skip
+
+    for i, (name, value) in enumerate(places.items()):
+        color = (colors or {}).get(name, HEAD_COLORS[i % len(HEAD_COLORS)])
+        axes.add_patch(
+            FancyArrowPatch(
+                (0, 0),
+                tuple(value),
+                arrowstyle="-|>",
+                mutation_scale=15,
+                linewidth=2.4,
+                color=color,
+                shrinkA=0,
+                shrinkB=0,
+                zorder=3,
+            )  # fmt: skip
+        )
+        if labels:
+            name_at(name, value, color)
+    for i, (name, value) in enumerate(dots.items()):
+        color = (colors or {}).get(name, HEAD_COLORS[(len(places) + i) % len(HEAD_COLORS)])
+        axes.plot(*value, marker="o", color=color, markersize=7, zorder=4)
+        if labels:
+            name_at(name, value, color)
+    decimal_comma(axes)
+    if title:
+        axes.set_title(title, wrap=True)
+    return figure
+
+
+@with_style
+def head_grid(
+    weights,
+    *,
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Todas las cabezas de un vistazo: un mapa de calor pequeño por cabeza, una fila por capa.
+
+    Args:
+        weights: (n_layers, h, n, n) pesos.
+        layers: números de las capas, para las etiquetas; por defecto desde 0.
+        heads: números de las cabezas, igual.
+        title: título.
+
+    Returns:
+        `Figure` de n_layers × h mapas.
+
+    Raises:
+        ValueError: si la forma no es (n_layers, h, n, n) o las etiquetas no casan.
+    """
+    array = _array(weights, "weights")
+    if array.ndim != 4 or 0 in array.shape:
+        raise ValueError(f"«weights» debe ser (n_layers, h, n, n); llegó con forma {tuple(array.shape)}.")
+    n_layers, n_heads, n_q, n_k = array.shape
+    layers = _labels(None if layers is None else [str(i) for i in layers], n_layers, "layers")
+    heads = _labels(None if heads is None else [str(i) for i in heads], n_heads, "heads")
+    left, top = 0.5, 0.5 + (0.3 if title else 0)
+    cell = min((WIDTH - left - 0.05) / n_heads, 1.1)
+    height = top + cell * n_layers + 0.05
+    figure = new_figure(WIDTH, height, layout="none")
+    gap = 0.06 * cell
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(height, 0)
+    for a in range(n_layers):
+        for b in range(n_heads):
+            x, y = left + b * cell, top + a * cell
+            axes.imshow(
+                array[a, b], cmap=WEIGHT_CMAP, norm=Normalize(0, 1), interpolation="nearest", aspect="auto",
+                extent=(x, x + cell - gap, y + cell - gap, y),
+            )  # fmt: skip
+            axes.add_patch(
+                Rectangle(
+                    (x, y), cell - gap, cell - gap, fill=False, linewidth=1.2, edgecolor=HEAD_COLORS[int(heads[b]) % 12]
+                )
+            )
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(height, 0)
+    for b, name in enumerate(heads):
+        axes.text(left + b * cell + (cell - gap) / 2, top - 0.08, name, ha="center", va="bottom", fontsize=10)
+    for a, name in enumerate(layers):
+        axes.text(left - 0.08, top + a * cell + (cell - gap) / 2, name, ha="right", va="center", fontsize=10)
+    axes.text(left + cell * n_heads / 2, top - 0.27, "cabeza", ha="center", va="bottom", fontsize=10, color=MUTED)
+    axes.text(0.1, top + cell * n_layers / 2, "capa", ha="center", va="center", rotation=90, fontsize=10, color=MUTED)
+    if title:
+        axes.text(0.02, 0.2, title, ha="left", va="center", fontsize=12, fontweight="bold")
+    return figure

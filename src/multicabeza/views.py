@@ -1,0 +1,801 @@
+"""Lo que se enseña: figuras, figuras que se mueven, vistas de BertViz, predicciones y afirmaciones.
+
+Todo sale como un solo bloque de HTML que vale en el libro, en Jupyter y en Colab. En el libro
+(`MULTICABEZA_BOOK=1`) los guiones y estilos de `web/` los carga la página una vez; fuera de él viajan dentro de
+cada salida. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se escapa antes de escribirse.
+"""
+
+import base64
+import hashlib
+import html
+import io
+import itertools
+import json
+import math
+import numbers
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from IPython import get_ipython
+from IPython.display import HTML, display
+from matplotlib.figure import Figure
+from PIL import Image
+
+from multicabeza import plots
+
+WEB = Path(__file__).parent / "web"
+DPI = 160  # puntos por pulgada de las imágenes
+PIXELS_PER_INCH = 110  # a qué tamaño se ven: 4,8 pulgadas son 528 px
+PALETTE_SIZE = 128
+
+MAX_EXPLORE_BYTES = 400_000  # lo que puede pesar un bloque de `explore` en la página
+MAX_VIEW_TOKENS = 40  # más no se leen, y el número de líneas crece con el cuadrado
+MAX_VIEW_BYTES = 450_000  # lo que puede pesar una vista en la página
+MAX_LINES = 40_000  # líneas de SVG que una vista dibuja a la vez
+
+D3_URL = "https://cdnjs.cloudflare.com/ajax/libs/d3/5.7.0/d3.min.js"
+JQUERY_URL = "https://cdnjs.cloudflare.com/ajax/libs/jquery/3.6.0/jquery.min.js"
+
+_serial = itertools.count(1)
+
+
+def in_book() -> bool:
+    """Si se está construyendo el libro (`MULTICABEZA_BOOK=1`)."""
+    return os.environ.get("MULTICABEZA_BOOK") == "1"
+
+
+# --- Piezas comunes ----------------------------------------------------------------------------------------------
+
+
+def _web(name: str) -> str:
+    path = WEB / name
+    return path.read_text("utf8") if path.exists() else ""
+
+
+def _assets(name: str | None = None) -> tuple[str, str]:
+    """Estilo y guion que la salida lleva consigo: nada en el libro, donde los pone la página."""
+    if in_book():
+        return "", ""
+    style = _web("base.css") + (_web(f"{name}.css") if name else "")
+    script = _web(f"{name}.js") if name else ""
+    return f"<style>{style}</style>", f"<script>{script}</script>" if script else ""
+
+
+def _text(value, name: str, *, required: bool = True) -> str:
+    """Un texto no vacío y sin espacios sobrantes, o un `ValueError` en español."""
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"«{name}» debe ser un texto; llegó {type(value).__name__}.")
+    if required and not value.strip():
+        raise ValueError(f"«{name}» está vacío.")
+    return value.strip()
+
+
+def _alt(value) -> str:
+    """El texto alternativo, que es obligatorio y dice lo que se ve."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError(
+            "Falta el texto alternativo: escribe en «alt» lo que se ve en la figura, para quien no la ve. Por ejemplo: "
+            'alt="Mapa de calor 6×6: casi todo el peso de cada fila está en el token anterior."'
+        )
+    text = _text(value, "alt")
+    if len(text) < 15:
+        raise ValueError(f"El texto alternativo es demasiado corto para decir qué se ve: {text!r}. Describe la figura.")
+    return text
+
+
+def _identifier(kind: str, content: str) -> str:
+    """Un id único en la página y estable entre construcciones."""
+    return f"mc-{kind}-{next(_serial)}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
+
+
+def _script_json(value) -> str:
+    """JSON que se puede meter dentro de `<script>`: ningún «<» puede cerrarlo ni abrir un comentario."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _png(figure: Figure) -> tuple[str, int, int]:
+    """La figura como PNG de paleta en una dirección `data:`, y el tamaño al que se ve (ancho, alto en px)."""
+    if not isinstance(figure, Figure):
+        hint = " Pasa la figura, no los ejes: axes.figure." if hasattr(figure, "figure") else ""
+        raise ValueError(f"Se esperaba una figura de matplotlib (`Figure`); llegó {type(figure).__name__}.{hint}")
+    raw = io.BytesIO()
+    with warnings.catch_warnings():
+        # Un token puede traer signos que la letra no tiene: se dibuja el hueco, sin aviso en la página.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        figure.savefig(raw, format="png", dpi=DPI, facecolor="white")
+    image = Image.open(raw).convert("RGB")
+    palette = image.quantize(PALETTE_SIZE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    out = io.BytesIO()
+    palette.save(out, format="PNG", optimize=True)
+    width, height = (round(side * PIXELS_PER_INCH) for side in figure.get_size_inches())
+    if "matplotlib.pyplot" in sys.modules:  # si la hizo pyplot, que no salga otra vez al final de la celda
+        sys.modules["matplotlib.pyplot"].close(figure)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode(), width, height
+
+
+def _img(source: str, width: int, height: int, alt: str, extra: str = "") -> str:
+    return f'<img src="{source}" width="{width}" height="{height}" alt="{html.escape(alt)}" decoding="async"{extra}>'
+
+
+def _figcaption(caption) -> str:
+    text = _text(caption, "caption", required=False)
+    return f"<figcaption>{html.escape(text)}</figcaption>" if text else ""
+
+
+# --- Figuras -----------------------------------------------------------------------------------------------------
+
+
+def show(fig: Figure, alt: str | None = None, caption: str | None = None) -> None:
+    """Enseña una figura con su texto alternativo y su pie, una sola vez, y la cierra.
+
+    Args:
+        fig: figura de matplotlib.
+        alt: lo que se ve en ella, para quien no la ve; obligatorio.
+        caption: pie de figura.
+
+    Raises:
+        ValueError: si falta el texto alternativo o no es una figura.
+    """
+    alt = _alt(alt)
+    source, width, height = _png(fig)
+    style, _ = _assets()
+    display(HTML(f'<figure class="mc-fig">{style}{_img(source, width, height, alt)}{_figcaption(caption)}</figure>'))
+
+
+def _option(value) -> tuple[str, object]:
+    """(etiqueta, valor) de un estado: un par («con máscara», True), un número, un texto o un booleano."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
+        return value
+    if isinstance(value, bool):
+        return ("sí" if value else "no"), value
+    if isinstance(value, numbers.Real):
+        return f"{value:g}".replace("-", "−").replace(".", ","), value
+    return str(value), value
+
+
+def _options(controls: Mapping[str, Sequence]) -> dict[str, list[tuple[str, object]]]:
+    if not isinstance(controls, Mapping) or not 1 <= len(controls) <= 2:
+        raise ValueError(
+            '«controls» debe ser un diccionario con uno o dos controles, por ejemplo {"ángulo (grados)": range(0, 181, 15)}.'
+        )
+    options = {}
+    for label, values in controls.items():
+        _text(label, "nombre del control")
+        if isinstance(values, str) or not isinstance(values, Sequence | range):
+            try:
+                values = values.tolist()
+            except AttributeError:
+                raise ValueError(
+                    f"Los valores de «{label}» deben ser una lista; llegó {type(values).__name__}."
+                ) from None
+        options[label] = [_option(value) for value in values]
+        texts = [text for text, _ in options[label]]
+        if len(texts) < 2:
+            raise ValueError(f"«{label}» necesita al menos dos valores; tiene {len(texts)}.")
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"«{label}» tiene valores que se leen igual: {', '.join(texts)}.")
+    return options
+
+
+def _is_slider(values: list[tuple[str, object]]) -> bool:
+    return len(values) > 2 and all(
+        isinstance(value, numbers.Real) and not isinstance(value, bool) for _, value in values
+    )
+
+
+def _state_alt(alt, labels: list[str], texts: Sequence[str], values: Sequence) -> str:
+    if callable(alt):
+        return _alt(alt(*values))
+    state = "; ".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
+    return f"{_alt(alt)} ({state})"
+
+
+def explore(
+    draw: Callable[..., Figure],
+    controls: Mapping[str, Sequence],
+    *,
+    alt: str | Callable[..., str],
+    caption: str | None = None,
+) -> None:
+    """Una figura que cambia con uno o dos controles: vivos en un cuaderno, ya dibujados en el libro.
+
+    Con un kernel, cada control es de ipywidgets y `draw` se llama al moverlo. En el libro se dibujan antes todos los
+    estados y un control del propio navegador elige cuál se ve; el primero se ve también sin JavaScript y en papel.
+    Tres o más números dan una barra deslizante; dos valores, o textos, una lista.
+
+    Args:
+        draw: función (valor_1, …) → `Figure`; un argumento por control, en orden.
+        controls: nombre del control → sus valores: números, textos o pares (etiqueta, valor).
+        alt: texto alternativo, o función de los mismos valores que lo da (mejor: dice qué se ve en cada estado).
+        caption: pie de figura.
+
+    Raises:
+        ValueError: si falta el texto alternativo, los controles no valen, o los estados pesan más de
+            `MAX_EXPLORE_BYTES`.
+    """
+    options = _options(controls)
+    if not callable(draw):
+        raise ValueError(f"«draw» debe ser una función que devuelva una figura; llegó {type(draw).__name__}.")
+    if not callable(alt):
+        _alt(alt)
+    caption_html = _figcaption(caption)
+    if not in_book() and get_ipython() is not None:
+        try:
+            widgets = import_module("ipywidgets")
+        except ImportError:
+            widgets = None
+        if widgets is not None:
+            _explore_live(widgets, draw, options, alt, caption_html)
+            return
+    display(HTML(_explore_html(draw, options, alt, caption_html)))
+
+
+def _explore_live(widgets, draw, options, alt, caption_html) -> None:
+    labels = list(options)
+    made = {}
+    picture = widgets.HTML()
+
+    def control(label, values):
+        kind = widgets.SelectionSlider if _is_slider(values) else widgets.Dropdown
+        return kind(
+            options=[(text, i) for i, (text, _) in enumerate(values)], value=0, description=label,
+            style={"description_width": "initial"}, layout={"width": "min(32rem, 96%)"},
+        )  # fmt: skip
+
+    boxes = [control(label, values) for label, values in options.items()]
+
+    def update(_change=None):
+        state = tuple(box.value for box in boxes)
+        if state not in made:
+            chosen = [options[label][i] for label, i in zip(labels, state, strict=True)]
+            values = [value for _, value in chosen]
+            text = _state_alt(alt, labels, [text for text, _ in chosen], values)
+            made[state] = (
+                f'<figure class="mc-fig">{_assets()[0]}{_img(*_png(draw(*values)), text)}{caption_html}</figure>'
+            )
+        picture.value = made[state]
+
+    update()
+    for box in boxes:
+        box.observe(update, names="value")
+    display(widgets.VBox([*boxes, picture]))
+
+
+def _explore_html(draw, options, alt, caption_html) -> str:
+    labels = list(options)
+    frames: dict[str, int] = {}
+    index, alts, size, spent = [], [], None, 0
+    states = list(itertools.product(*options.values()))
+    for done, state in enumerate(states, 1):
+        values = [value for _, value in state]
+        alts.append(_state_alt(alt, labels, [text for text, _ in state], values))
+        source, *now = _png(draw(*values))
+        size = size or now
+        if now != size:
+            raise ValueError(
+                f"Todos los estados deben medir lo mismo (si no, la página salta): el primero mide {size} y otro {now}. "
+                "Fija el tamaño de la figura dentro de «draw»."
+            )
+        if source not in frames:
+            frames[source] = len(frames)
+            spent += len(source)
+        index.append(frames[source])
+        if spent > MAX_EXPLORE_BYTES:
+            raise ValueError(
+                f"La figura pesa demasiado para la página: con {done} de {len(states)} estados ya son "
+                f"{spent / 1000:.0f} KB ({spent / len(frames) / 1000:.0f} KB por imagen) y el límite es "
+                f"{MAX_EXPLORE_BYTES / 1000:.0f} KB. Pon menos estados, una figura más pequeña o menos puntos."
+            )
+    block = _identifier("explore", json.dumps([labels, alts]))
+    rows = []
+    for k, (label, values) in enumerate(options.items()):
+        texts = [text for text, _ in values]
+        name = f"{block}-{k}"
+        if _is_slider(values):
+            control = (
+                f'<input type="range" id="{name}" min="0" max="{len(texts) - 1}" step="1" value="0" '
+                f'aria-valuetext="{html.escape(texts[0])}" data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}" '
+                f'autocomplete="off"><output for="{name}">{html.escape(texts[0])}</output>'
+            )
+        else:
+            items = "".join(f'<option value="{i}">{html.escape(text)}</option>' for i, text in enumerate(texts))
+            control = f'<select id="{name}" autocomplete="off">{items}</select>'
+        rows.append(f'<p class="mc-control"><label for="{name}">{html.escape(label)}</label>{control}</p>')
+    style, script = _assets("explore")
+    data = _script_json(
+        {"frames": list(frames), "index": index, "alts": alts, "sizes": [len(v) for v in options.values()]}
+    )
+    first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
+    return (
+        f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
+        f'{_img(next(iter(frames)), *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
+        f'<p class="mc-still">Aquí se ve un estado de {len(states)} ({html.escape(first)}); los demás se eligen con un '
+        f"control que necesita JavaScript.</p>{caption_html}"
+        f'<script type="application/json">{data}</script>{script}</figure>'
+    )
+
+
+# --- Vistas de BertViz -------------------------------------------------------------------------------------------
+
+
+def _byte_decoder() -> dict[str, int]:
+    """La tabla de GPT-2: de los signos visibles con que se escriben los bytes, a los bytes."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {chr(b): b for b in visible}
+    hidden = (b for b in range(256) if b not in set(visible))
+    return {**table, **{chr(256 + k): b for k, b in enumerate(hidden)}}
+
+
+def readable_tokens(tokens: Sequence[str]) -> list[str]:
+    """Tokens que una persona puede leer: sin «Ġ» ni «▁», con las letras acentuadas en su sitio y los blancos visibles.
+
+    Args:
+        tokens: textos, como salen del tokenizador o ya descifrados.
+
+    Returns:
+        Tantos textos como tokens, ninguno vacío.
+    """
+    table = _byte_decoder()
+    byte_level = any(t.startswith(("Ġ", "Ċ")) for t in tokens)
+    out = []
+    for token in tokens:
+        if byte_level and all(c in table for c in token):
+            token = bytes(table[c] for c in token).decode("utf8", "replace")
+        token = token.replace("▁", " ").replace("</w>", "")
+        word = token.strip(" ") or "␣" * max(len(token), 1)
+        word = word.replace("\r", "").replace("\n", "↵").replace("\t", "⇥")
+        out.append("".join(c if c.isprintable() else "�" for c in word) or "␣")
+    return out
+
+
+def _shorten(token: str, length: int) -> str:
+    return token if len(token) <= length else token[: length - 1] + "…"
+
+
+def _attention(attentions, tokens):
+    """Pesos (n_layers, h, n, n) en float64 y tokens legibles, comprobados; o un error que dice qué pasa."""
+    import torch
+
+    if hasattr(attentions, "attend"):
+        text = _text(tokens, "texto")
+        tokens, attentions = attentions.attend(text)
+    elif hasattr(attentions, "attentions"):
+        attentions = attentions.attentions
+    if attentions is None or (isinstance(attentions, tuple | list) and (not attentions or attentions[0] is None)):
+        raise ValueError(
+            "El modelo no ha devuelto atenciones. Causa habitual: usa una implementación que no las guarda (SDPA). "
+            'Cárgalo con attn_implementation="eager" y llámalo con output_attentions=True; mc.load_bert() y '
+            "mc.load_smollm2() ya lo hacen."
+        )
+    if isinstance(attentions, tuple | list):
+        if not all(torch.is_tensor(layer) and layer.ndim == 4 for layer in attentions):
+            raise ValueError(
+                "Se esperaba, por cada capa, un tensor (1, h, n, n), como en `outputs.attentions` de transformers; llegó "
+                + ", ".join(f"{tuple(a.shape)}" if torch.is_tensor(a) else type(a).__name__ for a in attentions[:3])
+                + "."
+            )
+        shapes = {tuple(layer.shape) for layer in attentions}
+        if len(shapes) > 1:
+            raise ValueError(f"Las capas no tienen la misma forma: {', '.join(map(str, sorted(shapes)))}.")
+        if attentions[0].shape[0] != 1:
+            raise ValueError(
+                f"Hay {attentions[0].shape[0]} frases en el lote y la vista enseña una. Elige: [a[:1] for a in attentions]."
+            )
+        weights = torch.stack([layer[0] for layer in attentions])
+    elif torch.is_tensor(attentions):
+        weights = attentions
+    else:
+        raise ValueError(
+            "Se esperaban las atenciones (un tensor (n_layers, h, n, n), o la tupla de transformers) o un modelo de "
+            f"mc.load_bert() o mc.load_smollm2(); llegó {type(attentions).__name__}."
+        )
+    if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2]:
+        hint = " Con una sola capa, pásala como weights[None]." if weights.ndim == 3 else ""
+        raise ValueError(f"Los pesos deben ser (n_layers, h, n, n); llegaron con forma {tuple(weights.shape)}.{hint}")
+    if 0 in weights.shape:
+        raise ValueError(f"Los pesos están vacíos: forma {tuple(weights.shape)}.")
+    if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not all(isinstance(t, str) for t in tokens):
+        raise ValueError(
+            "«tokens» debe ser una lista de textos, uno por posición; llegó "
+            f"{type(tokens).__name__}. Con ids: tokenizer.convert_ids_to_tokens(ids)."
+        )
+    n = weights.shape[-1]
+    if len(tokens) != n:
+        raise ValueError(
+            f"Hay {len(tokens)} tokens y los pesos son de {n} posiciones. Causa habitual: los tokens especiales "
+            "([CLS], [SEP], inicio de texto) están en unos y no en los otros."
+        )
+    weights = weights.detach().to("cpu", torch.float64)
+    if not torch.isfinite(weights).all():
+        raise ValueError(
+            "Los pesos tienen NaN o infinitos. Causa habitual: una fila de la máscara que no deja ninguna clave."
+        )
+    if weights.min() < -1e-4 or weights.max() > 1 + 1e-3:
+        raise ValueError(
+            f"Los pesos deben estar entre 0 y 1 y van de {weights.min():.2f} a {weights.max():.2f}: parecen "
+            "puntuaciones. Aplica antes la softmax."
+        )
+    if n > MAX_VIEW_TOKENS:
+        raise ValueError(
+            f"La frase tiene {n} tokens y la vista admite {MAX_VIEW_TOKENS}: con más no se distinguen las líneas y el "
+            "navegador se atasca. Acorta la frase o quédate con un trozo: weights[..., i:j, i:j], tokens[i:j]."
+        )
+    return weights.clamp(0, 1), readable_tokens(tokens)
+
+
+def _choice(values, size: int, name: str) -> list[int]:
+    """Una selección de capas o cabezas: enteros distintos de 0 a size − 1; None es todas."""
+    if values is None:
+        return list(range(size))
+    if isinstance(values, int):
+        values = [values]
+    chosen = list(values)
+    if not chosen:
+        raise ValueError(f"«{name}» está vacío: elige al menos una, o no lo pases para verlas todas.")
+    bad = [v for v in chosen if isinstance(v, bool) or not isinstance(v, numbers.Integral) or not 0 <= v < size]
+    if bad or len(set(chosen)) < len(chosen):
+        raise ValueError(f"«{name}» debe tener números distintos de 0 a {size - 1}; llegó {chosen}.")
+    return [int(v) for v in chosen]
+
+
+def _package_file(package: str, relative: str) -> str | None:
+    """El texto de un archivo de un paquete instalado, o None."""
+    try:
+        return (Path(import_module(package).__file__).parent / relative).read_text("utf8")
+    except (ImportError, OSError):
+        return None
+
+
+def _libraries() -> str:
+    """Las etiquetas que cargan jQuery y D3 dentro del marco: del libro, de lo instalado o de su dirección habitual."""
+    if in_book():
+        return '<script src="%STATIC%jquery.js"></script><script src="%STATIC%d3.v5.min.js"></script>'
+    jquery = _package_file("sphinxcontrib.jquery", "jquery.js")
+    d3 = _package_file("mpld3", "js/d3.v5.min.js")
+    tags = []
+    for code, url in ((jquery, JQUERY_URL), (d3, D3_URL)):
+        if code is None or "</script" in code.lower():
+            tags.append(f'<script src="{url}"></script>')
+        else:
+            tags.append(f"<script>{code}</script>")
+    return "".join(tags)
+
+
+# Lo que se cambia en el código de BertViz 1.4.1: textos, ruido en la consola y el ancho, que era fijo.
+BERTVIZ_PATCHES = {
+    "head": (
+        ('console.log("d3 version", d3.version)', ""),
+    ),
+    "model": (
+        ('console.log("x", x, y)', ""),
+        ('.text("Heads")', '.text("Cabezas")'),
+        ('.text("Layers")', '.text("Capas")'),
+        ("""'Layer ' + config.layers[layerIndex] + ", Head " + config.heads[headIndex]""",
+         """'Cabeza ' + config.layers[layerIndex] + "." + config.heads[headIndex]"""),
+        ("const DIV_WIDTH = 970;",
+         "const DIV_WIDTH = Math.min(970, Math.max(window.innerWidth - 26, 40 + 26 * params.include_heads.length, 330));"),
+        ("7 * (12 / config.totalHeads)", "Math.min(9, 7 * (12 / config.totalHeads))"),
+        ("x = leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8;",
+         "x = Math.max(MIN_X, leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8);"),
+    ),
+}  # fmt: skip
+
+
+def _bertviz(kind: str, page: str) -> tuple[str, str, dict]:
+    """Separa lo que devuelve BertViz: el id de su raíz, su código sin datos, y los datos (que escribe dos veces)."""
+    marker = "const params = "
+    code = page[page.rindex('<script type="text/javascript">') + len('<script type="text/javascript">') :]
+    code = code[: code.rindex("</script>")]
+    start = code.find(marker)
+    if start < 0:
+        raise ValueError("Esta versión de BertViz no se entiende: instala bertviz==1.4.1.")
+    params, end = json.JSONDecoder().raw_decode(code, start + len(marker))
+    rest = code[end:]
+    rest = rest[rest.index("\n") :] if "\n" in rest else ""  # el comentario con la segunda copia de los datos
+    code = code[:start] + "const params = window.mcParams;" + rest
+    for old, new in BERTVIZ_PATCHES[kind]:
+        code = code.replace(old, new)
+    return params["root_div_id"], code, params
+
+
+def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> str:
+    """El documento completo que va dentro del marco."""
+    root, code, params = _bertviz(kind, page)
+    (data,) = params["attention"]
+    # Diezmilésimas enteras: la mitad de peso que los decimales, y el navegador recupera el mismo número.
+    data["attn"] = [[[[round(10_000 * w) for w in row] for row in head] for head in layer] for layer in data["attn"]]
+    data["left_text"] = data["right_text"] = [_shorten(token, length) for token in tokens]
+    params["tokens"] = tokens
+    params["colors"] = list(plots.HEAD_COLORS)
+    params["kind"] = kind
+    controls = (
+        '<p class="bar"><label for="layer">Capa:</label> <select id="layer" aria-label="Capa"></select>'
+        '<span class="hint">Cada cuadro es una cabeza: púlsalo para apagarla o encenderla; con doble clic '
+        "(o Mayús + Intro) se queda sola. Señala una palabra para ver solo sus líneas.</span></p>"
+        if kind == "head"
+        else '<p class="bar"><span class="hint">Cada miniatura es una cabeza: púlsala para verla en grande. Con el '
+        "teclado: flechas e Intro.</span></p>"
+    )
+    return (
+        f'<!doctype html><html lang="es"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_web("frame.css")}</style></head>'
+        f'<body class="{kind}"><main><h1>{html.escape(title)}</h1><div id="{root}">{controls}'
+        f'<div id="vis" class="scroll"></div></div><p id="status" class="hidden" role="status"></p>'
+        f'<details id="words"><summary>En palabras: el enlace más fuerte de cada token</summary>'
+        f'<p id="which"></p><div class="scroll" tabindex="0" role="group" aria-labelledby="which"><table>'
+        f'<thead><tr><th scope="col">Token</th><th scope="col">Mira sobre todo a</th><th scope="col">Peso</th></tr></thead>'
+        f"<tbody></tbody></table></div></details></main>"
+        f"<script>window.mcParams = {_script_json(params)};</script>{_libraries()}"
+        f"<script>{_web('frame.js')}</script><script>mcBefore();</script>"
+        f"<script>{code}</script><script>mcAfter();</script></body></html>"
+    )
+
+
+def _strongest(weights, tokens: list[str]) -> str:
+    """«the → sat (0,41); …»: de cada token, a quién mira más, con la media de unos pesos (n, n)."""
+    values, keys = weights.max(-1)
+    return "; ".join(
+        f"{tokens[i]} → {tokens[int(j)]} ({plots.spanish_number(float(v))})"
+        for i, (v, j) in enumerate(zip(values, keys, strict=True))
+    )
+
+
+def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str, height: int) -> None:
+    """El bloque de la página: la figura quieta, el texto, y el documento del marco guardado hasta que haga falta."""
+    data = _script_json(frame)
+    budget = MAX_VIEW_BYTES if in_book() else MAX_VIEW_BYTES + 700_000  # fuera del libro lleva dentro D3 y jQuery
+    if len(data.encode()) > budget:
+        raise ValueError(
+            f"La vista pesa {len(data.encode()) / 1000:.0f} KB y el límite es {budget / 1000:.0f} KB: son demasiadas capas, "
+            "cabezas o tokens a la vez. Acorta la frase o elige capas: layers=[0, 5]."
+        )
+    style, script = _assets("view")
+    block = _identifier("view", title + words)
+    display(
+        HTML(
+            f'<figure class="mc-view" id="{block}" data-title="{html.escape(title)}" style="--mc-view-height:{height}px">'
+            f'{style}<figcaption>{html.escape(title)}</figcaption><div class="mc-view-still">{_img(*_png(still), alt)}'
+            f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
+            f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
+            f'<button type="button" class="mc-button" hidden>Abrir la vista</button>'
+            f'<script type="application/json">{data}</script>{script}</figure>'
+        )
+    )
+
+
+def head_view(
+    attentions, tokens, *, title: str, layer: int = 0, heads: Sequence[int] | None = None,
+    layers: Sequence[int] | None = None,
+) -> None:  # fmt: skip
+    """Vista por cabezas de BertViz: una línea de cada token a los que mira, con el color de cada cabeza.
+
+    Acepta también un modelo cargado y una frase: `mc.head_view(mc.load_bert(), "The cat sat.", title="…")`.
+    Los pesos se redondean a cuatro decimales. La opacidad de cada línea es el peso entre el número de cabezas encendidas.
+
+    Args:
+        attentions: (n_layers, h, n, n), la tupla (1, h, n, n) × n_layers de transformers, o un modelo de `mc.load_…`.
+        tokens: n textos, o la frase si se da un modelo.
+        title: título de la vista (nombre del marco).
+        layer: capa que se ve al abrir, desde 0.
+        heads: cabezas encendidas al abrir; por defecto todas.
+        layers: capas que se pueden elegir; por defecto todas.
+
+    Raises:
+        ValueError: si no hay atenciones, las formas no casan, hay NaN, o la frase es demasiado larga
+            (`MAX_VIEW_TOKENS` tokens, `MAX_VIEW_BYTES` en la página).
+    """
+    title = _text(title, "title")
+    weights, tokens = _attention(attentions, tokens)
+    n_layers, n_heads, n, _ = weights.shape
+    layers = _choice(layers, n_layers, "layers")
+    heads = _choice(heads, n_heads, "heads")
+    (layer,) = _choice(layer, n_layers, "layer")
+    if layer not in layers:
+        raise ValueError(f"La capa {layer} no está entre las que se pueden elegir: {layers}.")
+    _check_lines(n_heads * n * n)
+    from bertviz import head_view as bertviz_head_view
+
+    page = bertviz_head_view(
+        attention=[w[None] for w in weights.mul(1e4).round().div(1e4)], tokens=list(tokens), prettify_tokens=False,
+        layer=layer, heads=heads, include_layers=layers, html_action="return",
+    ).data  # fmt: skip
+    mean = weights[layer][heads].mean(0)
+    which = (
+        f"la cabeza {layer}.{heads[0]}" if len(heads) == 1 else f"la media de {len(heads)} cabezas de la capa {layer}"
+    )
+    words = f"El enlace más fuerte de cada token en {which}: {_strongest(mean, tokens)}."
+    still = plots.heatmap(mean, tokens, tokens, annotate=False)
+    alt = f"Mapa de calor de {n}×{n} pesos: {which}. {words}"
+    _view("head", title, _frame("head", title, page, tokens, 12), still, alt, words, round(22.5 * n) + 150)
+
+
+def model_view(
+    attentions, tokens, *, title: str, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
+) -> None:
+    """Vista del modelo de BertViz: una miniatura por cabeza; al pulsarla se ve en grande.
+
+    Args:
+        attentions: (n_layers, h, n, n), la tupla (1, h, n, n) × n_layers de transformers, o un modelo de `mc.load_…`.
+        tokens: n textos, o la frase si se da un modelo.
+        title: título de la vista (nombre del marco).
+        layers: capas que se dibujan; por defecto todas.
+        heads: cabezas que se dibujan; por defecto todas.
+
+    Raises:
+        ValueError: como `head_view`.
+    """
+    title = _text(title, "title")
+    weights, tokens = _attention(attentions, tokens)
+    n_layers, n_heads, n, _ = weights.shape
+    layers = _choice(layers, n_layers, "layers")
+    heads = _choice(heads, n_heads, "heads")
+    _check_lines(len(layers) * len(heads) * n * n)
+    from bertviz import model_view as bertviz_model_view
+
+    page = bertviz_model_view(
+        attention=[w[None] for w in weights.mul(1e4).round().div(1e4)], tokens=list(tokens), prettify_tokens=False,
+        display_mode="light", include_layers=layers, include_heads=heads, html_action="return",
+    ).data  # fmt: skip
+    page = page.replace(f'"total_heads": {n_heads}', f'"total_heads": {len(heads)}')
+    shown = weights[layers][:, heads]
+    flat = shown.flatten(0, 1)
+    sharp = int(flat.max(-1).values.mean(-1).argmax())
+    name = f"{layers[sharp // len(heads)]}.{heads[sharp % len(heads)]}"
+    words = (
+        f"{len(layers)} capas y {len(heads)} cabezas por capa. La cabeza más concentrada es la {name}; su enlace más "
+        f"fuerte por token: {_strongest(flat[sharp], tokens)}."
+    )
+    still = plots.head_grid(shown, layers=layers, heads=heads)
+    height = max(round(len(layers) * (n * min(9, 84 / len(heads)) + 10)), 18 * n + 60) + 190
+    alt = f"Cuadrícula de mapas de calor, una fila por capa y una columna por cabeza. {words}"
+    _view("model", title, _frame("model", title, page, tokens, 10), still, alt, words, height)
+
+
+def _check_lines(lines: int) -> None:
+    if lines > MAX_LINES:
+        raise ValueError(
+            f"La vista dibujaría {lines:,} líneas y el límite es {MAX_LINES:,}".replace(",", ".")
+            + ": el navegador se atascaría. Elige capas o cabezas (layers=…, heads=…) o acorta la frase."
+        )
+
+
+# --- Predicciones ------------------------------------------------------------------------------------------------
+
+
+def _prose(text: str) -> str:
+    """Párrafos de texto escapado; lo único que se interpreta es `código` entre acentos graves."""
+    paragraphs = [html.escape(p.strip()) for p in re.split(r"\n\s*\n", text.strip())]
+    return "".join(f"<p>{_inline(p)}</p>" for p in paragraphs)
+
+
+def _inline(escaped: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped)
+
+
+def predict(id: str, question: str, options: Sequence[str], answer: int | str, explanation: str) -> None:
+    """«Antes de ejecutar, predice»: quien lee se compromete con una opción y solo entonces ve la explicación.
+
+    La respuesta se guarda en el dispositivo (localStorage) y se puede cambiar. Sin JavaScript y en papel quedan la
+    pregunta, las opciones y la respuesta plegada. Es texto: lo único que se interpreta es `código` entre acentos graves.
+
+    Args:
+        id: nombre único, por ejemplo «02-escala» (letras sin acento, cifras y guiones).
+        question: la pregunta.
+        options: de 2 a 6 opciones distintas.
+        answer: posición de la correcta (desde 0), o su texto.
+        explanation: por qué; párrafos separados por una línea en blanco.
+
+    Raises:
+        ValueError: si algo falta, las opciones se repiten o la respuesta no está entre ellas.
+    """
+    _text(id, "id")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
+        raise ValueError(f"«id» debe ser como «02-escala»: minúsculas sin acento, cifras y guiones; llegó {id!r}.")
+    question, explanation = _text(question, "question"), _text(explanation, "explanation")
+    if isinstance(options, str) or not isinstance(options, Sequence) or not 2 <= len(options) <= 6:
+        raise ValueError("«options» debe ser una lista de 2 a 6 textos.")
+    options = [_text(option, f"options[{i}]") for i, option in enumerate(options)]
+    if len(set(options)) < len(options):
+        raise ValueError("Hay opciones repetidas en «options».")
+    if isinstance(answer, str) and answer.strip() in options:
+        answer = options.index(answer.strip())
+    if isinstance(answer, bool) or not isinstance(answer, numbers.Integral) or not 0 <= answer < len(options):
+        raise ValueError(
+            f"«answer» debe ser la posición de la opción correcta (0 a {len(options) - 1}) o su texto; llegó {answer!r}."
+        )
+    version = hashlib.sha256(json.dumps([question, options]).encode()).hexdigest()[:8]
+    style, script = _assets("predict")
+    items = "".join(f"<li>{_inline(html.escape(option))}</li>" for option in options)
+    display(
+        HTML(
+            f'<div class="mc-predict" role="group" aria-label="Antes de ejecutar, predice" data-id="{id}" '
+            f'data-version="{version}" data-answer="{int(answer)}">{style}'
+            f'<p class="mc-predict-title">Antes de ejecutar, predice</p>'
+            f'<div class="mc-predict-question">{_prose(question)}</div><ol class="mc-predict-options" type="a">{items}</ol>'
+            f'<details class="mc-predict-answer"><summary>Ver la respuesta</summary>'
+            f"<p><strong>{_inline(html.escape(options[int(answer)]))}</strong></p>{_prose(explanation)}</details>{script}</div>"
+        )
+    )
+
+
+# --- Afirmaciones ------------------------------------------------------------------------------------------------
+
+_claims: dict[str, str] = {}  # id → celda que lo registró
+_CLAIM_PARTS = ("n", "seeds", "low", "high", "control")
+
+
+def _plain(value, name: str):
+    """Un número, texto o booleano de Python; lo demás (y NaN) se rechaza."""
+    if hasattr(value, "item") and not isinstance(value, str):
+        try:
+            value = value.item()
+        except (ValueError, RuntimeError):
+            raise ValueError(f"«{name}» debe ser un solo número; llegó con forma {tuple(value.shape)}.") from None
+    if isinstance(value, bool | str):
+        return value
+    if not isinstance(value, numbers.Real):
+        raise ValueError(f"«{name}» debe ser un número, un texto o un booleano; llegó {type(value).__name__}.")
+    if not math.isfinite(value):
+        raise ValueError(f"«{name}» no es un número finito: {value}. Una afirmación no puede quedar sin medida.")
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def claim(
+    id: str, value, *, n: int | None = None, seeds: int | Sequence[int] | None = None,
+    interval: tuple[float, float] | None = None, control=None,
+) -> None:  # fmt: skip
+    """Registra una afirmación medida, para la página de afirmaciones comprobadas. Fuera del libro solo comprueba.
+
+    En el libro guarda con «glue» de MyST-NB una clave por dato, que `book/afirmaciones` lee con
+    `` {glue:text}`/notebooks/02_atencion.ipynb::ID:.2f` ``: `ID` (el valor), `ID.n`, `ID.seeds` (cuántas),
+    `ID.low` e `ID.high` (el intervalo) e `ID.control`. Solo existen las claves de lo que se ha dado, de modo que
+    pedir una que falta hace fallar la construcción.
+
+    Args:
+        id: nombre único en el cuaderno, por ejemplo «02-saturacion» (minúsculas sin acento, cifras y guiones).
+        value: lo medido: un número (o tensor de un elemento), un texto o un booleano.
+        n: cuántos casos (muestras, frases, sorteos).
+        seeds: cuántas semillas, o la lista de ellas.
+        interval: (inferior, superior).
+        control: lo medido en el control.
+
+    Raises:
+        ValueError: si el id no vale o ya lo usa otra celda, un valor no es finito, o el intervalo está al revés.
+    """
+    _text(id, "id")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
+        raise ValueError(f"«id» debe ser como «02-saturacion»: minúsculas sin acento, cifras y guiones; llegó {id!r}.")
+    record = {id: _plain(value, "value")}
+    for name, count in (("n", n), ("seeds", len(seeds) if isinstance(seeds, Sequence) else seeds)):
+        if count is not None:
+            if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
+                raise ValueError(f"«{name}» debe ser un entero positivo; llegó {count!r}.")
+            record[f"{id}.{name}"] = int(count)
+    if interval is not None:
+        try:
+            low, high = interval
+        except (TypeError, ValueError):
+            raise ValueError(f"«interval» debe ser (inferior, superior); llegó {interval!r}.") from None
+        low, high = _plain(low, "interval[0]"), _plain(high, "interval[1]")
+        if low > high:
+            raise ValueError(f"El intervalo está al revés: {low} > {high}.")
+        record[f"{id}.low"], record[f"{id}.high"] = low, high
+    if control is not None:
+        record[f"{id}.control"] = _plain(control, "control")
+    if not in_book():
+        return
+    shell = get_ipython()
+    cell = shell.user_ns.get("In", [""])[-1] if shell is not None else ""
+    if _claims.setdefault(id, cell) != cell:
+        raise ValueError(f"La afirmación «{id}» ya la registra otra celda de este cuaderno: cada una necesita su id.")
+    from myst_nb import glue
+
+    for key, item in record.items():
+        glue(key, item, display=False)
