@@ -1,0 +1,46 @@
+// Lo que se desplaza dentro de su caja (fórmulas y tablas anchas) se alcanza con el teclado y tiene nombre.
+{
+  const CAJAS = [
+    ["div.math mjx-container", "Fórmula"],
+    ["span.math", "Fórmula"],
+    [".pst-scrollable-table-container", "Tabla"],
+  ];
+
+  // Una fórmula dentro de un párrafo no tiene caja propia: se compara con el párrafo.
+  const sobra = (caja) => {
+    if (!caja.matches("span.math")) return caja.scrollWidth > caja.clientWidth + 1;
+    const parrafo = caja.closest("p, li, td, dd, dt, figcaption, summary");
+    const formula = caja.querySelector("mjx-container");
+    return Boolean(parrafo && formula) && formula.offsetWidth > parrafo.clientWidth + 1;
+  };
+
+  const marcar = (caja, nombre) => {
+    const desliza = sobra(caja);
+    caja.classList.toggle("libro-desliza", desliza);
+    if (desliza) {
+      caja.tabIndex = 0;
+      caja.setAttribute("role", "group");
+      caja.setAttribute("aria-label", nombre);
+    } else if (!caja.matches(".pst-scrollable-table-container")) {
+      for (const atributo of ["tabindex", "role", "aria-label"]) caja.removeAttribute(atributo);
+    }
+  };
+
+  const revisar = () => {
+    for (const [selector, nombre] of CAJAS) for (const caja of document.querySelectorAll(selector)) marcar(caja, nombre);
+  };
+
+  const esperar = async () => {
+    await globalThis.MathJax?.startup?.promise;
+    revisar();
+  };
+
+  addEventListener("load", esperar);
+  let pendiente;
+  addEventListener("resize", () => {
+    clearTimeout(pendiente);
+    pendiente = setTimeout(revisar, 200);
+  });
+  // Una tabla plegada no mide nada hasta que se abre.
+  addEventListener("toggle", revisar, true);
+}

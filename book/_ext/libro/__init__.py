@@ -14,13 +14,13 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 
 from sphinx.application import Sphinx
 
-from libro import assets, claims, freshness, pages, publishing, search, spanish
+from libro import assets, claims, freshness, icons, pages, publishing, search, spanish
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registra todos los módulos de la extensión."""
     # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
     app.add_config_value("comments_config", {}, "html")
-    for module in (freshness, assets, spanish, search, claims, publishing, pages):
+    for module in (freshness, assets, icons, spanish, search, claims, publishing, pages):
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

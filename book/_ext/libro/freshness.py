@@ -1,8 +1,8 @@
 """Una página caduca es un libro equivocado: huellas y caché de ejecución.
 
-La caché de ejecución vive en `.jupyter_cache/<huella>`, junto a la salida. La huella cambia cuando cambia cualquier cosa
-que decide el resultado de un cuaderno: los archivos del módulo, los registros de `results/`, las versiones pedidas y las
-instaladas. Con la huella cambian también todas las páginas (`libro_stamp` obliga a Sphinx a leerlas otra vez).
+La caché de ejecución vive en `.jupyter_cache/<huella>`, junto a la salida. La huella cambia cuando cambia cualquier
+cosa que decide el resultado de un cuaderno: los archivos del módulo, los registros de `results/`, las versiones pedidas
+y las instaladas. Con la huella cambian también las páginas: `libro_stamp` obliga a Sphinx a leerlas todas otra vez.
 """
 
 import hashlib

@@ -4,6 +4,7 @@ import html
 import re
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.jinja2glue import BuiltinTemplateLoader
@@ -57,6 +58,12 @@ def front_door(title: str, start: str) -> str:
 """
 
 
+def _name_front_page(
+    app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None
+) -> None:
+    context["root_title"] = "Portada"
+
+
 def _configure(app: Sphinx, config: Config) -> None:
     config.template_bridge = "libro.pages.Templates"
 
@@ -70,4 +77,5 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Registra la última mano."""
     app.connect("config-inited", _configure, priority=1)
+    app.connect("html-page-context", _name_front_page, priority=900)
     app.connect("build-finished", _finish, priority=900)

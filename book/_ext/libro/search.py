@@ -1,8 +1,8 @@
 """Búsqueda: sin tildes, primero los títulos, y resúmenes de prosa.
 
-El índice es el de Sphinx con las palabras sin tildes. El resumen de cada resultado no se saca de la página (pesa, y desde
-`file://` no se puede pedir): `_static/busca-texto.js` lleva la prosa de todo el libro, sin código ni fórmulas, y solo lo
-carga la página de búsqueda.
+El índice es el de Sphinx con las palabras sin tildes. El resumen de cada resultado no se saca de la página (pesa, y
+desde `file://` no se puede pedir): `_static/busca-texto.js` lleva la prosa de todo el libro, sin código ni fórmulas, y
+solo lo carga la página de búsqueda.
 """
 
 import json
