@@ -9,6 +9,7 @@ Las figuras no se registran en pyplot: no hay que cerrarlas y no salen dos veces
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import ParamSpec
@@ -18,7 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.ticker import Formatter, ScalarFormatter
 
 INK = "#1f2933"  # texto y ejes
@@ -111,14 +112,19 @@ def spanish_number(value: float, digits: int = 2) -> str:
     return text.replace("-", "−").replace(".", ",")
 
 
+def _comma(label: str) -> str:
+    """Coma decimal en una etiqueta; dentro de una fórmula va entre llaves, para que no deje un hueco detrás."""
+    return label.replace(".", "{,}" if "$" in label else ",")
+
+
 class CommaFormatter(ScalarFormatter):
     """Las etiquetas de un eje lineal, con coma decimal."""
 
     def __call__(self, x, pos=None):
-        return super().__call__(x, pos).replace(".", ",")
+        return _comma(super().__call__(x, pos))
 
     def get_offset(self):
-        return super().get_offset().replace(".", ",")
+        return _comma(super().get_offset())
 
 
 class PlainLogFormatter(Formatter):
@@ -214,10 +220,38 @@ def _labels(labels: Sequence[str] | None, size: int, name: str) -> list[str]:
     return [printable(label) for label in labels]
 
 
+def _wrap(title: str | None, width: float = WIDTH) -> str:
+    """El título, partido en líneas que caben en `width` pulgadas."""
+    return textwrap.fill(title, max(int(width * 9.2), 12)) if title else ""
+
+
+def _put_title(figure: Figure, title: str | None) -> None:
+    if title:
+        figure.suptitle(_wrap(title, figure.get_figwidth()), x=0.01, ha="left", fontsize=12, fontweight="bold")
+
+
+def _title_room(title: str | None) -> float:
+    """Pulgadas que ocupa el título."""
+    return 0.12 + 0.2 * (_wrap(title).count("\n") + 1) if title else 0.0
+
+
+def _luminance(color) -> float:
+    """Luminancia relativa de un color (WCAG 2.1)."""
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def text_color(color) -> tuple[float, float, float]:
+    """El mismo color, oscurecido lo justo para que un texto se lea sobre blanco (contraste ≥ 4,5:1)."""
+    rgb = np.array(to_rgb(color))
+    while 1.05 / (_luminance(tuple(rgb)) + 0.05) < 4.5:
+        rgb = rgb * 0.97
+    return tuple(rgb)
+
+
 def _ink_over(color) -> str:
     """Negro o blanco: el que mejor se lee sobre `color`."""
-    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color[:3]))
-    return INK if 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.25 else PAPER
+    return INK if _luminance(color[:3]) > 0.25 else PAPER
 
 
 # --- Figuras -----------------------------------------------------------------------------------------------------
@@ -273,6 +307,7 @@ def heatmap(
     if matrix.size == 0:
         raise ValueError(f"«weights» está vacía: forma {matrix.shape}.")
     rows, columns = matrix.shape
+    numbered = row_labels is None, column_labels is None
     row_labels = _labels(row_labels, rows, "row_labels")
     column_labels = _labels(column_labels, columns, "column_labels")
     shown = matrix if allowed is None else np.where(allowed, matrix, np.nan)
@@ -292,25 +327,27 @@ def heatmap(
         colorbar = not annotate
 
     longest = max(map(len, column_labels))
-    rotate = longest * 0.105 > (WIDTH - 1.6) / columns
+    rotate = longest * 0.105 > (WIDTH - 1.6) / (min(columns, 12) if numbered[1] else columns)
     row_room = 0.09 * max(map(len, row_labels)) + (0.3 if ylabel else 0.1)
     cell = min(0.62, (WIDTH - row_room - (0.7 if colorbar else 0.1)) / columns)
-    height = (
-        cell * rows + (0.35 if xlabel else 0) + (0.35 if title else 0) + (0.085 * longest if rotate else 0.3) + 0.15
-    )
+    height = cell * rows + (0.35 if xlabel else 0) + _title_room(title) + (0.085 * longest if rotate else 0.3) + 0.15
     figure = new_figure(WIDTH, max(height, 1.6))
     axes = figure.add_subplot()
     image = axes.imshow(np.ma.masked_invalid(shown), cmap=cmap, norm=norm, aspect="equal")
-    axes.set_xticks(range(columns), column_labels, rotation=90 if rotate else 0)
-    axes.set_yticks(range(rows), row_labels)
+    # Los números de orden no se escriben todos cuando son muchos; las palabras sí.
+    across = range(0, columns, math.ceil(columns / 12) if numbered[1] else 1)
+    down = range(0, rows, math.ceil(rows / 12) if numbered[0] else 1)
+    axes.set_xticks(across, [column_labels[j] for j in across], rotation=90 if rotate else 0)
+    axes.set_yticks(down, [row_labels[i] for i in down])
     axes.xaxis.set_ticks_position("top")
     axes.xaxis.set_label_position("top")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xticks(np.arange(-0.5, columns), minor=True)
-    axes.set_yticks(np.arange(-0.5, rows), minor=True)
-    axes.grid(which="minor", color=GRID, linewidth=0.8)
-    axes.tick_params(which="minor", length=0)
+    if max(rows, columns) <= 24:  # con más, la rejilla taparía los colores
+        axes.set_xticks(np.arange(-0.5, columns), minor=True)
+        axes.set_yticks(np.arange(-0.5, rows), minor=True)
+        axes.grid(which="minor", color=GRID, linewidth=0.8)
+        axes.tick_params(which="minor", length=0)
     if allowed is not None:
         for i, j in np.argwhere(~allowed):
             axes.fill(
@@ -327,8 +364,7 @@ def heatmap(
         axes.set_xlabel(xlabel)
     if ylabel:
         axes.set_ylabel(ylabel)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", wrap=True)
+    _put_title(figure, title)
     if colorbar:
         bar = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
         bar.ax.yaxis.set_major_formatter(CommaFormatter(useMathText=True))
@@ -427,8 +463,7 @@ def lines(
     if xticks is not None:
         axes.set_xticks(list(xticks), [f"{tick:g}".replace(".", ",").replace("-", "−") for tick in xticks])
         axes.minorticks_off()
-    if title:
-        axes.set_title(title, wrap=True)
+    _put_title(figure, title)
     if len(series) + len(references or {}) + len(vertical or {}) > 1:
         figure.legend(loc="outside lower center", ncols=2, handlelength=2.6, columnspacing=1.4)
     return figure
@@ -471,7 +506,7 @@ def bars(
     colors = list(colors) if colors is not None else [ACCENT] * len(values)
     if len(colors) != len(values):
         raise ValueError(f"Hay {len(colors)} colores y {len(values)} barras.")
-    figure = new_figure(WIDTH, 0.42 * len(values) + 0.85 + (0.3 if title else 0) + (0.3 if references else 0))
+    figure = new_figure(WIDTH, 0.42 * len(values) + 0.85 + _title_room(title) + (0.3 if references else 0))
     axes = figure.add_subplot()
     places = np.arange(len(values))
     axes.barh(places, values, color=colors, height=0.66)
@@ -494,14 +529,14 @@ def bars(
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(xlabel)
-    axes.margins(x=0.16)
+    axes.margins(x=0.22 if ends.min(initial=0) < 0 else 0.16)
     if limits is not None:
         axes.set_xlim(*limits)
-    if values.min(initial=0) < 0:
+    if ends.min(initial=0) < 0:
         axes.axvline(0, color=INK, linewidth=0.9)
+        axes.spines["left"].set_visible(False)
     decimal_comma(axes)
-    if title:
-        axes.set_title(title, wrap=True)
+    _put_title(figure, title)
     if references:
         figure.legend(loc="outside lower center", ncols=2)
     return figure
@@ -560,8 +595,9 @@ def arcs(
 
     # Dos columnas: a la izquierda quien mira, a la derecha lo mirado. Cabe igual en un teléfono y con frases largas.
     step = 0.34
-    figure = new_figure(WIDTH, step * n + (0.75 if title else 0.45), layout="none")
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98 - (0.36 / figure.get_figheight() if title else 0)))
+    height = step * (n + 0.8) + _title_room(title)
+    figure = new_figure(WIDTH, height, layout="none")
+    axes = figure.add_axes((0.01, 0, 0.98, step * (n + 0.8) / height))
     axes.set_axis_off()
     axes.set_xlim(0, 10)
     axes.set_ylim(n - 0.4, -1.2)
@@ -583,22 +619,13 @@ def arcs(
     for i, row in rows.items():
         for j, weight in enumerate(row):
             if weight >= threshold:
-                axes.add_patch(
-                    FancyArrowPatch(
-                        (3.4, i),
-                        (6.45, j),
-                        arrowstyle="-|>",
-                        mutation_scale=7 + 7 * weight,
-                        shrinkA=0,
-                        shrinkB=0,
-                        linewidth=0.8 + 5 * weight,
-                        color=color,
-                        alpha=0.25 + 0.7 * weight / top,
-                        zorder=2 + weight,
-                    )  # fmt: skip
-                )
+                arrow = {"arrowstyle": "-|>", "mutation_scale": 7 + 7 * weight, "linewidth": 0.8 + 5 * weight}
+                ends = {"posA": (3.4, i), "posB": (6.45, j), "shrinkA": 0, "shrinkB": 0}
+                opacity = 0.25 + 0.7 * weight / top
+                axes.add_patch(FancyArrowPatch(**ends, **arrow, color=color, alpha=opacity, zorder=2 + weight))
     if title:
-        figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=12, fontweight="bold", wrap=True)
+        up = 1 - 0.04 / height
+        figure.text(0.01, up, _wrap(title), ha="left", va="top", fontsize=12, fontweight="bold")
     return figure
 
 
@@ -653,26 +680,16 @@ def vectors2d(
         norm = float(np.hypot(*value)) or 1.0
         ux, uy = value / norm
         axes.annotate(
-            name, value, xytext=(9 * ux, 9 * uy), textcoords="offset points", color=color, fontweight="bold",
+            name, value, xytext=(9 * ux, 9 * uy), textcoords="offset points",
+            fontweight="bold", color=text_color(color),
             ha="left" if ux > 0.35 else "right" if ux < -0.35 else "center",
             va="bottom" if uy > 0.35 else "top" if uy < -0.35 else "center", annotation_clip=False,
         )  # fmt: skip
 
     for i, (name, value) in enumerate(places.items()):
         color = (colors or {}).get(name, HEAD_COLORS[i % len(HEAD_COLORS)])
-        axes.add_patch(
-            FancyArrowPatch(
-                (0, 0),
-                tuple(value),
-                arrowstyle="-|>",
-                mutation_scale=15,
-                linewidth=2.4,
-                color=color,
-                shrinkA=0,
-                shrinkB=0,
-                zorder=3,
-            )  # fmt: skip
-        )
+        arrow = {"arrowstyle": "-|>", "mutation_scale": 15, "linewidth": 2.4, "shrinkA": 0, "shrinkB": 0}
+        axes.add_patch(FancyArrowPatch((0, 0), tuple(value), color=color, zorder=3, **arrow))
         if labels:
             name_at(name, value, color)
     for i, (name, value) in enumerate(dots.items()):
@@ -681,8 +698,7 @@ def vectors2d(
         if labels:
             name_at(name, value, color)
     decimal_comma(axes)
-    if title:
-        axes.set_title(title, wrap=True)
+    _put_title(figure, title)
     return figure
 
 
@@ -711,10 +727,10 @@ def head_grid(
     array = _array(weights, "weights")
     if array.ndim != 4 or 0 in array.shape:
         raise ValueError(f"«weights» debe ser (n_layers, h, n, n); llegó con forma {tuple(array.shape)}.")
-    n_layers, n_heads, n_q, n_k = array.shape
+    n_layers, n_heads = array.shape[:2]
     layers = _labels(None if layers is None else [str(i) for i in layers], n_layers, "layers")
     heads = _labels(None if heads is None else [str(i) for i in heads], n_heads, "heads")
-    left, top = 0.5, 0.5 + (0.3 if title else 0)
+    left, top = 0.5, 0.5 + _title_room(title)
     cell = min((WIDTH - left - 0.05) / n_heads, 1.1)
     height = top + cell * n_layers + 0.05
     figure = new_figure(WIDTH, height, layout="none")
@@ -744,5 +760,190 @@ def head_grid(
     axes.text(left + cell * n_heads / 2, top - 0.27, "cabeza", ha="center", va="bottom", fontsize=10, color=MUTED)
     axes.text(0.1, top + cell * n_layers / 2, "capa", ha="center", va="center", rotation=90, fontsize=10, color=MUTED)
     if title:
-        axes.text(0.02, 0.2, title, ha="left", va="center", fontsize=12, fontweight="bold")
+        axes.text(0.04, 0.05, _wrap(title), ha="left", va="top", fontsize=12, fontweight="bold")
+    return figure
+
+
+@with_style
+def matrix_map(
+    matrix,
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str | None = None,
+    signed: bool = False,
+    limits: tuple[float, float] | None = None,
+    marks: Mapping[str, tuple[float, float]] | None = None,
+) -> Figure:
+    """Una matriz grande como imagen, sin números ni etiquetas por celda (para matrices pequeñas, `heatmap`).
+
+    Args:
+        matrix: (filas, columnas), por ejemplo (n, d_model) vectores de posición.
+        xlabel: qué son las columnas.
+        ylabel: qué son las filas.
+        title: título.
+        signed: escala naranja–blanco–azul centrada en 0.
+        limits: (mínimo, máximo) de la escala; por defecto, los de la matriz (simétricos si `signed`).
+        marks: texto → (columna, fila) donde escribirlo, sobre fondo blanco.
+
+    Returns:
+        `Figure` con la escala a la derecha.
+
+    Raises:
+        ValueError: si `matrix` está vacía o no es una matriz de números finitos.
+    """
+    matrix = _array(matrix, "matrix", 2)
+    if matrix.size == 0:
+        raise ValueError(f"«matrix» está vacía: forma {matrix.shape}.")
+    if limits is None:
+        bound = float(np.abs(matrix).max()) or 1.0
+        limits = (-bound, bound) if signed else (float(matrix.min()), float(matrix.max()))
+    rows, columns = matrix.shape
+    figure = new_figure(WIDTH, float(np.clip((WIDTH - 1.4) * rows / columns, 1.8, 3.6)) + 0.7 + (0.3 if title else 0))
+    axes = figure.add_subplot()
+    image = axes.imshow(
+        matrix, cmap=SIGNED_CMAP if signed else WEIGHT_CMAP, norm=Normalize(*limits), aspect="auto",
+        interpolation="nearest",
+    )  # fmt: skip
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    for text, (column, row) in (marks or {}).items():
+        axes.text(
+            column, row, text, ha="center", va="center", fontsize=10,
+            bbox={"facecolor": PAPER, "edgecolor": GRID, "boxstyle": "round,pad=0.25"},
+        )  # fmt: skip
+    bar = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+    bar.ax.yaxis.set_major_formatter(CommaFormatter(useMathText=True))
+    bar.outline.set_visible(False)
+    if title:
+        axes.set_title(title, wrap=True)
+    return figure
+
+
+@with_style
+def paired_dots(
+    labels: Sequence[str],
+    first,
+    second,
+    *,
+    names: tuple[str, str],
+    xlabel: str,
+    title: str | None = None,
+    references: Mapping[str, float] | None = None,
+) -> Figure:
+    """Dos medidas de cada caso, unidas por una línea: se ve si la diferencia va siempre hacia el mismo lado.
+
+    Args:
+        labels: n textos.
+        first: (n,) primera medida (círculo).
+        second: (n,) segunda medida (cuadrado).
+        names: nombre de cada medida, para la leyenda.
+        xlabel: qué se mide, con su unidad.
+        title: título.
+        references: nombre → valor de una línea vertical de referencia.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si las dos medidas y las etiquetas no casan.
+    """
+    first, second = _array(first, "first", 1), _array(second, "second", 1)
+    if first.shape != second.shape:
+        raise ValueError(f"«first» tiene {len(first)} valores y «second» {len(second)}: deben ser parejas.")
+    labels = _labels(labels, len(first), "labels")
+    figure = new_figure(WIDTH, 0.34 * len(first) + 1.25 + (0.3 if title else 0))
+    axes = figure.add_subplot()
+    places = np.arange(len(first))
+    axes.hlines(places, first, second, color=GRID, linewidth=3, zorder=1)
+    axes.plot(first, places, "o", color=ACCENT, markersize=8, label=names[0], zorder=3)
+    axes.plot(second, places, "s", color=ACCENT_2, markersize=7.5, label=names[1], zorder=3)
+    for name, value in (references or {}).items():
+        axes.axvline(value, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), label=name, zorder=0)
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    decimal_comma(axes)
+    if title:
+        axes.set_title(title, wrap=True)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@with_style
+def transformer_map(n_layers: int = 6) -> Figure:
+    """Mapa de un transformer: de los tokens a la salida, con el flujo residual y lo que lee y escribe en él.
+
+    Se lee de abajo arriba. Dibuja un bloque «Pre-LN» (la normalización, antes de cada pieza) con la atención resaltada.
+
+    Args:
+        n_layers: cuántas veces dice el dibujo que se repite el bloque.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si `n_layers` no es un entero positivo.
+    """
+    if not isinstance(n_layers, int) or n_layers < 1:
+        raise ValueError(f"«n_layers» debe ser un entero positivo; llegó {n_layers!r}.")
+    height = 6.4
+    figure = new_figure(WIDTH, height, layout="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(0, height)
+    stream, pale, grey = 1.15, "#e6f0f6", "#f1f3f5"
+
+    def box(x, y, width, tall, text, face=grey, ink=INK, weight="normal", size=10.5):
+        shape = "round,pad=0,rounding_size=0.07"
+        axes.add_patch(
+            FancyBboxPatch((x, y - tall / 2), width, tall, shape, facecolor=face, edgecolor=INK, linewidth=1, zorder=3)
+        )
+        axes.text(x + width / 2, y, text, ha="center", va="center", color=ink, weight=weight, fontsize=size, zorder=4)
+
+    def arrow(*points, color=INK, width=1.5):
+        axes.plot(*np.transpose(points[:-1]), color=color, linewidth=width, solid_capstyle="round", zorder=2)
+        style = {"arrowstyle": "-|>", "mutation_scale": 12, "shrinkA": 0, "shrinkB": 0}
+        axes.add_patch(FancyArrowPatch(*points[-2:], linewidth=width, color=color, zorder=2, **style))
+
+    # El bloque que se repite y el flujo residual que lo atraviesa.
+    edge = {"edgecolor": MUTED, "linestyle": (0, (4, 3)), "linewidth": 1.1}
+    shape = "round,pad=0,rounding_size=0.12"
+    axes.add_patch(FancyBboxPatch((0.42, 1.36), 4.26, 3.08, shape, facecolor="#fafbfc", zorder=0, **edge))
+    axes.text(4.58, 4.27, f"bloque × {n_layers}", ha="right", va="center", fontsize=10, color=MUTED)
+    axes.add_patch(Rectangle((stream - 0.1, 1.2), 0.2, 3.62, facecolor=pale, edgecolor=ACCENT, linewidth=1, zorder=1))
+    axes.text(0.66, 2.98, "flujo residual", rotation=90, ha="center", va="center", color=ACCENT, fontsize=10.5)
+    axes.text(0.86, 2.98, "(n, d_model)", rotation=90, ha="center", va="center", color=MUTED, fontsize=9)
+
+    for low, label, note, face, ink in (
+        (1.78, "Atención multicabeza", "mezcla posiciones", ACCENT, PAPER),
+        (3.14, "Red feed-forward", "cada posición por su cuenta", "#dfe4e8", INK),
+    ):
+        axes.plot(stream, low, "o", color=ACCENT, markersize=6, zorder=4)
+        arrow((stream, low), (1.55, low))
+        box(1.55, low, 0.98, 0.34, "LayerNorm", size=10)
+        arrow((2.53, low), (3.35, low), (3.35, low + 0.3))
+        box(2.1, low + 0.51, 2.45, 0.42, label, face, ink, "bold", 11)
+        axes.text(4.55, low - 0.2, note, ha="right", va="center", fontsize=9.5, color=MUTED)
+        arrow((2.1, low + 0.51), (stream + 0.17, low + 0.51))
+        axes.plot(stream, low + 0.51, "o", color=PAPER, markeredgecolor=INK, markersize=15, zorder=4)
+        axes.text(stream, low + 0.5, "+", ha="center", va="center", fontsize=13, fontweight="bold", zorder=5)
+
+    # Entrada y salida.
+    box(0.42, 0.95, 2.5, 0.4, "Embedding + posición", pale)
+    axes.text(3.02, 0.95, "ids (n) → (n, d_model)", ha="left", va="center", fontsize=9, color=MUTED)
+    arrow((stream, 0.5), (stream, 0.75))
+    axes.text(0.42, 0.3, "the   cat   sat   on   the   mat", ha="left", va="center", fontsize=11, fontstyle="italic")
+    arrow((stream, 4.82), (stream, 5.08))
+    box(0.42, 5.28, 2.5, 0.4, "LayerNorm, matriz de salida", pale)
+    axes.text(3.02, 5.28, "logits (n, vocabulario)", ha="left", va="center", fontsize=9, color=MUTED)
+    arrow((stream, 5.48), (stream, 5.68))
+    box(0.42, 5.88, 2.5, 0.4, "softmax", pale)
+    axes.text(3.02, 5.88, "qué token viene después", ha="left", va="center", fontsize=9, color=MUTED)
     return figure
