@@ -30,7 +30,7 @@ ICONS = {
             "moon",
             "pencil",
         ),
-        *("play", "rocket", "sun", "xmark"),
+        *("pencil", "play", "rocket", "sun", "xmark"),
     ),
     "fa-brands-400": ("github", "gitlab"),
 }

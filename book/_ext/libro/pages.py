@@ -28,6 +28,12 @@ def polish(page: str, pagename: str) -> str:
         page = SEARCH_SCRIPTS.sub("", page)
     # El nombre accesible del botón es el texto que se ve («Buscar Ctrl+K»).
     page = re.sub(r'(search-button-field[^>]*?) aria-label="[^"]*"', r"\1", page)
+    # El botón que despliega los apartados de un capítulo no tiene texto: toma el del capítulo.
+    page = re.sub(
+        r"(<a [^>]*>([^<]+)</a><details[^>]*><summary)>",
+        lambda found: f'{found[1]} aria-label="Apartados de «{found[2].strip()}»">',
+        page,
+    )
     # Los iconos adornan: el nombre está en el texto o en la etiqueta de su botón.
     return re.sub(r'<i class="(fa[ -]|fas |fab |theme-switch)', r'<i aria-hidden="true" class="\1', page)
 
