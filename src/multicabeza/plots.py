@@ -366,7 +366,7 @@ def heatmap(
         axes.set_ylabel(ylabel)
     _put_title(figure, title)
     if colorbar:
-        bar = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+        bar = figure.colorbar(image, cax=axes.inset_axes((1.03, 0, 0.045, 1)))
         bar.ax.yaxis.set_major_formatter(CommaFormatter(useMathText=True))
         bar.outline.set_visible(False)
     return figure
@@ -454,7 +454,8 @@ def lines(
     for name, value in (vertical or {}).items():
         axes.axvline(value, color=MUTED, linewidth=1.4, linestyle=(0, (1, 2)), label=name, zorder=1)
     axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    # El nombre del eje y va tumbado, encima: de pie se lee mal y no cabe en una figura baja.
+    axes.set_title(_wrap(ylabel, 1.1 * WIDTH), loc="left", fontsize=10, fontweight="normal", color=MUTED)
     axes.grid(axis="y")
     axes.set_axisbelow(True)
     if ylim is not None:
@@ -684,7 +685,7 @@ def vectors2d(
             fontweight="bold", color=text_color(color),
             ha="left" if ux > 0.35 else "right" if ux < -0.35 else "center",
             va="bottom" if uy > 0.35 else "top" if uy < -0.35 else "center", annotation_clip=False,
-        )  # fmt: skip
+        ).set_in_layout(False)  # fmt: skip
 
     for i, (name, value) in enumerate(places.items()):
         color = (colors or {}).get(name, HEAD_COLORS[i % len(HEAD_COLORS)])

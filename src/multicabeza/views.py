@@ -480,7 +480,7 @@ BERTVIZ_PATCHES = {
         ("""'Layer ' + config.layers[layerIndex] + ", Head " + config.heads[headIndex]""",
          """'Cabeza ' + config.layers[layerIndex] + "." + config.heads[headIndex]"""),
         ("const DIV_WIDTH = 970;",
-         "const DIV_WIDTH = Math.min(970, Math.max(window.innerWidth - 26, 40 + 26 * params.include_heads.length, 330));"),
+         "const DIV_WIDTH = Math.min(970, Math.max(window.innerWidth - 22, 40 + 24 * params.include_heads.length, 316));"),
         ("7 * (12 / config.totalHeads)", "Math.min(9, 7 * (12 / config.totalHeads))"),
         ("x = leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8;",
          "x = Math.max(MIN_X, leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8);"),

@@ -11,7 +11,9 @@
     const source = JSON.parse(block.querySelector('script[type="application/json"]').textContent);
     const frame = document.createElement("iframe");
     frame.title = block.dataset.title;
-    frame.setAttribute("sandbox", "allow-scripts");
+    // Abierto como archivo no hay jaula: un marco sin origen no podría leer `_static`, y darle origen y guiones a la vez
+    // no encierra nada.
+    if (location.protocol !== "file:") frame.setAttribute("sandbox", "allow-scripts");
     frame.srcdoc = source.replaceAll("%STATIC%", staticRoot().replaceAll("&", "&amp;").replaceAll('"', "%22"));
     window.addEventListener("message", (event) => {
       if (event.source !== frame.contentWindow) return;
