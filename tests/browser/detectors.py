@@ -1,0 +1,294 @@
+"""Lo que las pruebas miran en una página: cada función devuelve la lista de fallos que ve.
+
+`test_detectors.py` enseña a cada una una página con el fallo puesto, para que ninguna pase por no mirar.
+"""
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import accumulate
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from PIL import Image
+from playwright.sync_api import ConsoleMessage, Frame, Page, Request, Response
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text("utf8")
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
+# Palabras de la interfaz de Sphinx, el tema, MyST-NB, BertViz y Jupyter que se quedan en inglés si nadie las traduce.
+ENGLISH = re.compile(
+    r"\b(search|contents|next|previous|copy|copied|toggle|show|hide|hidden|download|theme|link to|launch|layers?|heads?"
+    r"|attention|logo|main|page|print|close|open|skip to|back to top|light|dark|color mode|system settings|navigation"
+    r"|results?|please|loading|source|edit|suggest|permalink|symbols|table of|index|settings|fullscreen|file|issue"
+    r"|repository|click|select|expand|collapse|breadcrumbs?|sidebar|made with|by the|copyright|last updated|theme by"
+    r"|preparing|did not match|matching|the|this|your|you|and|with|for)\b",
+    re.IGNORECASE,
+)
+
+LOCAL = ("http://127.0.0.1:", "data:", "blob:", "about:", "file:")
+
+# Rutas de un equipo, nunca de una página: carpetas personales, temporales y entornos.
+PATHS = re.compile(
+    r"(?<![\w.])/(?:root|home|tmp|work|Users|private|opt|mnt)/\w|[A-Z]:\\\\?Users|site-packages|\.venv\b|ipykernel_\d"
+)
+NOISE = re.compile(
+    r"Traceback \(most recent|\b\w*Warning\b|IPKernelApp|\d+%\|[█▏▎▍▌▋▊▉ ]|it/s\]|s/it\]|<Figure size|<IPython\."
+)
+
+
+class Record:
+    """Anota lo que pide una página y lo que falla en ella.
+
+    Args:
+        page: página recién creada, antes de ir a ninguna parte.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.requests: list[str] = []
+        self.faults: list[str] = []
+        self.scripts: dict[str, str] = {}
+        page.on("request", self._request)
+        page.on("requestfailed", lambda r: self.faults.append(f"petición fallida: {r.url} ({r.failure})"))
+        page.on("response", self._response)
+        page.on("console", self._console)
+        page.on("pageerror", lambda e: self.faults.append(f"error de la página: {e}"))
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if request.resource_type == "script":
+            self.scripts[urlsplit(request.url).path] = request.url
+        if not request.url.startswith(LOCAL):
+            self.faults.append(f"petición que sale del libro: {request.url}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.faults.append(f"respuesta {response.status}: {response.url}")
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"consola ({message.type}): {message.text}")
+
+
+def settle(page: Page) -> None:
+    """Espera a que la página quede quieta: fórmulas compuestas, tipos de letra e imágenes cargados."""
+    page.wait_for_load_state("networkidle")
+    page.evaluate(
+        """async () => {
+          if (window.MathJax?.startup?.promise) await MathJax.startup.promise;
+          await document.fonts.ready;
+        }"""
+    )
+
+
+def axe(page: Page) -> list[str]:
+    """Infracciones de WCAG 2.1 A y AA, en la página y dentro de cada marco."""
+    found = []
+    for frame in page.frames:
+        if frame.is_detached() or not _shown(frame):
+            continue
+        if not frame.evaluate("() => typeof axe !== 'undefined'"):
+            frame.evaluate(AXE)
+        violations = frame.evaluate(
+            """async (tags) => {
+              const run = await axe.run(document, {
+                runOnly: {type: 'tag', values: tags}, resultTypes: ['violations'], iframes: false, preload: false,
+              });
+              return run.violations.flatMap((v) => v.nodes.map((n) => [v.id, n.target.join(' '), n.failureSummary]));
+            }""",
+            TAGS,
+        )
+        where = "" if frame is page.main_frame else f" [marco {frame.name or frame.url[-40:]}]"
+        found += [f"{rule}{where}: {target} · {' '.join(why.split())[:200]}" for rule, target, why in violations]
+    return found
+
+
+def _shown(frame: Frame) -> bool:
+    return frame.parent_frame is None or frame.frame_element().is_visible()
+
+
+def sideways(page: Page) -> list[str]:
+    """Lo que obliga a desplazarse de lado fuera de un bloque de código, una tabla, una fórmula o una vista."""
+    return page.evaluate(
+        """() => {
+          const found = [], limit = document.documentElement.clientWidth;
+          const name = (e) => [e.tagName.toLowerCase() + (e.id && '#' + e.id), ...e.classList].join('.');
+          const wide = document.scrollingElement.scrollWidth;
+          if (wide > limit) found.push(`el documento mide ${wide} px y la pantalla ${limit}`);
+          const allowed = 'pre, table, .math, mjx-container, .pst-scrollable-table-container, .table-wrapper, iframe';
+          for (const e of document.querySelectorAll('body *')) {
+            const style = getComputedStyle(e), box = e.getBoundingClientRect();
+            if (!box.width || !box.height || style.visibility === 'hidden') continue;
+            if (['auto', 'scroll'].includes(style.overflowX) && e.scrollWidth > e.clientWidth + 1
+                && !e.matches(allowed) && !e.closest('pre, .math, mjx-container')
+                && !e.querySelector(':scope > table, :scope > pre, :scope > .math, :scope > mjx-container'))
+              found.push(`${name(e)} se desplaza de lado (${e.scrollWidth} > ${e.clientWidth})`);
+          }
+          const article = document.querySelector('article') ?? document.body;
+          for (const e of article.querySelectorAll('*')) {
+            const box = e.getBoundingClientRect();
+            if (box.width > 1 && box.right > limit + 1 && getComputedStyle(e).visibility !== 'hidden'
+                && !e.closest('pre, table, .math, mjx-container, mjx-assistive-mml')
+                && !e.closest('.visually-hidden, .sr-only')) {
+              found.push(`${name(e)} llega a ${Math.round(box.right)} px`);
+              break;
+            }
+          }
+          return found;
+        }"""
+    )
+
+
+def english(page: Page) -> list[str]:
+    """Textos de la interfaz en inglés: rótulos, nombres accesibles y lo que se ve fuera de la prosa y del código."""
+    found = []
+    for frame in page.frames:
+        texts = frame.evaluate(
+            """() => {
+              const texts = [];
+              const names = ['title', 'aria-label', 'alt', 'placeholder', 'aria-description', 'data-bs-title',
+                             'data-tooltip', 'aria-roledescription', 'aria-valuetext', 'label'];
+              for (const e of document.querySelectorAll('*')) {
+                if (e.closest('pre, code, mjx-container, head > link, head > script')) continue;
+                for (const n of names) if (e.getAttribute(n)) texts.push([n, e.getAttribute(n)]);
+              }
+              if (document.title) texts.push(['título', document.title]);
+              const article = document.querySelector('article') ?? document.createElement('article');
+              const interface_ = 'summary, button, label, legend, option, output, .admonition-title';
+              const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+              while (walk.nextNode()) {
+                const e = walk.currentNode.parentElement, text = walk.currentNode.data.trim();
+                if (!text || e.closest('script, style, noscript, template, pre, code, mjx-container, .math')) continue;
+                const prose = article.contains(e) && !e.closest(interface_);
+                if (!prose) texts.push([e.tagName.toLowerCase(), text]);
+              }
+              return texts;
+            }"""
+        )
+        # Lo citado («the cat sat») es texto del autor: se mira lo demás.
+        for where, text in texts:
+            bare = re.sub(r"«[^»]*»|“[^”]*”|`[^`]*`|\w+\.(?:ipynb|whl|py)\b|\[\w+\]", " ", text)
+            if match := ENGLISH.search(bare):
+                found.append(f"{where}: «{text[:80]}» ({match[0]})")
+    return sorted(set(found))
+
+
+def structure(page: Page) -> list[str]:
+    """Un h1 visible, títulos en orden, imágenes con texto alternativo, ids sin repetir y lang=es."""
+    return page.evaluate(
+        """() => {
+          const found = [], ids = {};
+          if (document.documentElement.lang !== 'es') found.push(`lang=${document.documentElement.lang}`);
+          for (const e of document.querySelectorAll('[id]')) ids[e.id] = (ids[e.id] ?? 0) + 1;
+          for (const [id, n] of Object.entries(ids)) if (n > 1) found.push(`el id «${id}» está ${n} veces`);
+          const seen = [...document.querySelectorAll('h1,h2,h3,h4,h5,h6')].filter((e) => e.checkVisibility());
+          const tops = seen.filter((e) => e.tagName === 'H1');
+          if (tops.length !== 1) found.push(`${tops.length} títulos h1`);
+          let last = 0;
+          for (const e of seen.filter((e) => e.closest('article, main'))) {
+            const level = Number(e.tagName[1]);
+            if (level > last + 1) found.push(`h${level} «${e.textContent.trim().slice(0, 40)}» tras h${last}`);
+            last = level;
+          }
+          for (const e of document.querySelectorAll('img')) {
+            const alt = e.getAttribute('alt');
+            if (alt === null) found.push(`imagen sin alt: ${e.src.slice(0, 60)}`);
+            else if (e.closest('article') && alt.trim().length < 20) found.push(`alt demasiado corto: «${alt}»`);
+            else if (/\\.(png|svg|jpe?g)\\b/.test(alt)) found.push(`alt que es un archivo: «${alt}»`);
+          }
+          return found;
+        }"""
+    )
+
+
+def formulas(page: Page) -> list[str]:
+    """Fórmulas sin componer o con error."""
+    return page.evaluate(
+        r"""() => {
+          const found = [];
+          for (const e of document.querySelectorAll('.math'))
+            if (!e.querySelector('mjx-container')) found.push(`sin componer: ${e.textContent.slice(0, 60)}`);
+          for (const e of document.querySelectorAll('mjx-merror, [data-mjx-error]'))
+            found.push(`con error: ${e.getAttribute('data-mjx-error') ?? e.textContent}`);
+          const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          while (walk.nextNode()) {
+            const e = walk.currentNode.parentElement, text = walk.currentNode.data;
+            if (e.closest('script, style, noscript, template, pre, code, mjx-container, .math')) continue;
+            if (/\\[([]|\$\$|\\(frac|sqrt|text|mathbb|operatorname|tag)\b|\$[^$\s][^$]*\$/.test(text))
+              found.push(`LaTeX a la vista: ${text.trim().slice(0, 60)}`);
+          }
+          return found;
+        }"""
+    )
+
+
+def outputs(page: Page) -> list[str]:
+    """Avisos, trazas, barras de progreso y rutas en lo que se ve de la página."""
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('.cell_output .stderr, .cell_output .traceback, .output.stderr')]
+          .map((e) => `salida de error: ${e.textContent.trim().slice(0, 80)}`)"""
+    )
+    for text in page.locator(".cell_output").all_inner_texts():
+        if match := NOISE.search(text):
+            found.append(f"salida: «{text[max(0, match.start() - 20) : match.end() + 40]}»")
+    return found + leaks(page.content())
+
+
+def leaks(text: str) -> list[str]:
+    """Rutas de un equipo en el texto de una página."""
+    return sorted({f"ruta local: …{text[max(0, m.start() - 30) : m.end() + 30]}…" for m in PATHS.finditer(text)})
+
+
+def faint(png: bytes, least: float = 3.0) -> str | None:
+    """Dice por qué no se ve una figura: el contraste entre lo más oscuro y lo más claro no llega a `least`."""
+    counts = list(accumulate(Image.open(io.BytesIO(png)).convert("L").histogram()))
+    dark, light = (_linear(next(i for i, n in enumerate(counts) if n >= q * counts[-1])) for q in (0.005, 0.995))
+    ratio = (light + 0.05) / (dark + 0.05)
+    return None if ratio >= least else f"contraste {ratio:.2f}"
+
+
+def _linear(value: int) -> float:
+    v = value / 255
+    return v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
+
+
+class Links(HTMLParser):
+    """Enlaces y anclas de una página, sin abrirla."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = {""}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors |= {v for n in ("id", "name") if (v := given.get(n))}
+        for name in ("href", "src"):
+            if tag != "base" and given.get(name):
+                self.links.append(given[name])
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Enlaces internos de todas las páginas que no llevan a un archivo o a un ancla que exista."""
+    pages = {p.resolve(): Links(p.read_text("utf8")) for p in folder.rglob("*.html") if "_static" not in p.parts}
+    found = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or link.startswith(("data:", "javascript:", "mailto:")):
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            where = f"{path.relative_to(folder.resolve())} → {link}"
+            if not target.is_file():
+                found.append(f"{where}: no existe")
+            elif target in pages and unquote(parts.fragment) not in pages[target].anchors | {"top"}:
+                found.append(f"{where}: sin esa ancla")
+    return sorted(set(found))
+
+
+def lines(faults: list[str]) -> str:
+    """Los fallos, uno por línea y sin repetir, para el mensaje de la prueba."""
+    return "\n" + "\n".join(json.dumps(f, ensure_ascii=False) for f in dict.fromkeys(faults))

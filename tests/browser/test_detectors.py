@@ -1,0 +1,135 @@
+"""Cada detector ve el fallo que busca: páginas pequeñas con el fallo puesto, y la misma página sin él."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Page
+
+from tests.browser.detectors import (
+    Record,
+    axe,
+    broken_links,
+    english,
+    faint,
+    formulas,
+    leaks,
+    outputs,
+    sideways,
+    structure,
+)
+
+GOOD = """<!doctype html><html lang="es"><head><meta charset="utf-8"><title>Prueba</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"></head>
+<body><main><article><h1>Título</h1><h2>Apartado</h2><p>Texto con <code>the code</code> y una cita, «the cat sat».</p>
+<div class="cell_output">0.34</div>
+<pre tabindex="0" style="overflow-x:auto">WIDE</pre></article></main></body></html>""".replace("WIDE", "código " * 80)
+
+# Detector → lo que se añade al artículo y un trozo de lo que debe decir.
+FAULTS = [
+    (axe, '<img src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">', "image-alt"),
+    (axe, '<p style="color:#aaa;background:#fff">Apenas se lee</p>', "color-contrast"),
+    (
+        axe,
+        "<iframe title='Vista' srcdoc='<html lang=es><title>Vista</title><select><option>1</select>'></iframe>",
+        "marco",
+    ),
+    (sideways, '<div style="width:1500px">ancho</div>', "el documento mide"),
+    (sideways, '<div style="overflow-x:auto"><p style="width:1500px">ancho</p></div>', "se desplaza de lado"),
+    (sideways, '<div style="overflow:hidden"><p style="width:1500px">cortado</p></div>', "llega a"),
+    (english, '<a href="#" aria-label="Next page">→</a>', "aria-label"),
+    (english, '<button type="button">Copy</button>', "button"),
+    (english, "<details><summary>Show code cell source</summary></details>", "summary"),
+    (english, '<iframe title="Vista" srcdoc="<label>Layer: <select></select></label>"></iframe>', "Layer"),
+    (structure, "<h1>Otro</h1>", "2 títulos h1"),
+    (structure, "<h5>Salto</h5>", "tras h2"),
+    (structure, '<p id="a"></p><p id="a"></p>', "está 2 veces"),
+    (structure, '<img alt="../_images/abc.png" src="data:,">', "alt"),
+    (formulas, '<span class="math">\\(x\\)</span>', "sin componer"),
+    (formulas, "<p>El peso es $\\frac{1}{2}$.</p>", "a la vista"),
+    (outputs, '<div class="cell_output">UserWarning: cuidado</div>', "UserWarning"),
+    (outputs, '<div class="cell_output">Loading: 40%|████      | 4/10</div>', "salida"),
+    (outputs, '<div class="cell_output"><div class="stderr">algo</div></div>', "salida de error"),
+    (outputs, "<p>/home/ana/libro</p>", "ruta local"),
+]
+
+
+@pytest.fixture
+def show(tmp_path: Path, serve: Callable[[Path], str], visit: Callable[..., tuple[Page, Record]]) -> Callable:
+    """Abre la página buena con algo añadido al artículo."""
+
+    def open_page(extra: str, width: int = 320) -> tuple[Page, Record]:
+        (tmp_path / "p.html").write_text(GOOD.replace("</article>", f"{extra}</article>"), encoding="utf8")
+        page, record = visit(serve(tmp_path) + "p.html", width=width)
+        page.wait_for_timeout(50)
+        return page, record
+
+    return open_page
+
+
+def test_good_page_passes(show: Callable) -> None:
+    """Una página sin fallos pasa por todos los detectores."""
+    page, record = show("")
+    found = {d.__name__: d(page) for d in (axe, sideways, english, structure, formulas, outputs)}
+    assert not any(found.values()), found
+    assert not record.faults
+
+
+@pytest.mark.parametrize(("detector", "extra", "said"), FAULTS)
+def test_fault_is_seen(detector: Callable, extra: str, said: str, show: Callable) -> None:
+    """El detector dice el fallo."""
+    found = detector(show(extra)[0])
+    assert any(said in fault for fault in found), found
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ('<script src="https://cdn.example.org/a.js"></script>', "sale del libro"),
+        ("<img alt='Una figura que no está' src='nada.png'>", "respuesta 404"),
+        ("<script>throw new Error('roto')</script>", "error de la página"),
+        ("<script>console.warn('ojo')</script>", "consola (warning)"),
+        ("<script>fetch('https://example.org/x').catch(() => 0)</script>", "sale del libro"),
+        (
+            "<iframe title='Vista' srcdoc='<script src=\"https://cdn.example.org/d3.js\"></script>'></iframe>",
+            "sale del libro",
+        ),
+    ],
+)
+def test_network_and_console_are_recorded(extra: str, said: str, show: Callable) -> None:
+    """Lo que sale del libro, lo que falta y lo que falla queda anotado, también dentro de un marco."""
+    record = show(extra)[1]
+    assert any(said in fault for fault in record.faults), record.faults
+
+
+def test_broken_links_are_seen(tmp_path: Path) -> None:
+    """Un archivo o un ancla que no existen se dicen; lo que existe, no."""
+    (tmp_path / "a.html").write_text(
+        '<h2 id="uno"></h2><a href="#uno"></a><a href="b.html#dos"></a><a href="b.html#tres"></a><a href="c.html"></a>',
+        encoding="utf8",
+    )
+    (tmp_path / "b.html").write_text('<h2 id="dos"></h2>', encoding="utf8")
+    assert broken_links(tmp_path) == ["a.html → b.html#tres: sin esa ancla", "a.html → c.html: no existe"]
+
+
+def test_faint_figure_is_seen() -> None:
+    """Una figura gris sobre gris no se ve; una con tinta, sí."""
+
+    def figure(ink: int) -> bytes:
+        image = Image.new("L", (200, 100), 60)
+        image.paste(ink, (20, 20, 120, 60))
+        file = io.BytesIO()
+        image.save(file, "PNG")
+        return file.getvalue()
+
+    assert "contraste" in faint(figure(80))
+    assert faint(figure(230)) is None
+
+
+def test_leaks_reads_paths_and_not_prose() -> None:
+    """Una ruta de un equipo se ve; una fracción, un enlace o una carpeta relativa, no."""
+    assert leaks('File "/home/ana/.venv/lib/python3.11/x.py"')
+    assert leaks("/tmp/ipykernel_123/456.py:3")
+    assert not leaks('<a href="../notebooks/01.html">y/o</a> https://pytorch.org/home/x work/tmp')
