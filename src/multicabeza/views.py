@@ -163,7 +163,8 @@ def _option(value) -> tuple[str, object]:
 def _options(controls: Mapping[str, Sequence]) -> dict[str, list[tuple[str, object]]]:
     if not isinstance(controls, Mapping) or not 1 <= len(controls) <= 2:
         raise ValueError(
-            '«controls» debe ser un diccionario con uno o dos controles, por ejemplo {"ángulo (grados)": range(0, 181, 15)}.'
+            "«controls» debe ser un diccionario con uno o dos controles, por ejemplo "
+            '{"ángulo (grados)": range(0, 181, 15)}.'
         )
     options = {}
     for label, values in controls.items():
@@ -280,8 +281,8 @@ def _explore_html(draw, options, alt, caption_html) -> str:
         size = size or now
         if now != size:
             raise ValueError(
-                f"Todos los estados deben medir lo mismo (si no, la página salta): el primero mide {size} y otro {now}. "
-                "Fija el tamaño de la figura dentro de «draw»."
+                f"Todos los estados deben medir lo mismo (si no, la página salta): el primero mide {size} px y otro "
+                f"{now} px. Fija el tamaño de la figura dentro de «draw»."
             )
         if source not in frames:
             frames[source] = len(frames)
@@ -299,19 +300,19 @@ def _explore_html(draw, options, alt, caption_html) -> str:
         texts = [text for text, _ in values]
         name = f"{block}-{k}"
         if _is_slider(values):
+            spoken, first = html.escape(json.dumps(texts, ensure_ascii=False)), html.escape(texts[0])
             control = (
                 f'<input type="range" id="{name}" min="0" max="{len(texts) - 1}" step="1" value="0" '
-                f'aria-valuetext="{html.escape(texts[0])}" data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}" '
-                f'autocomplete="off"><output for="{name}">{html.escape(texts[0])}</output>'
+                f'aria-valuetext="{first}" data-texts="{spoken}" autocomplete="off">'
+                f'<output for="{name}">{first}</output>'
             )
         else:
             items = "".join(f'<option value="{i}">{html.escape(text)}</option>' for i, text in enumerate(texts))
             control = f'<select id="{name}" autocomplete="off">{items}</select>'
         rows.append(f'<p class="mc-control"><label for="{name}">{html.escape(label)}</label>{control}</p>')
     style, script = _assets("explore")
-    data = _script_json(
-        {"frames": list(frames), "index": index, "alts": alts, "sizes": [len(v) for v in options.values()]}
-    )
+    sizes = [len(values) for values in options.values()]
+    data = _script_json({"frames": list(frames), "index": index, "alts": alts, "sizes": sizes})
     first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
     return (
         f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
@@ -376,17 +377,18 @@ def _attention(attentions, tokens):
         )
     if isinstance(attentions, tuple | list):
         if not all(torch.is_tensor(layer) and layer.ndim == 4 for layer in attentions):
+            came = [f"{tuple(a.shape)}" if torch.is_tensor(a) else type(a).__name__ for a in attentions[:3]]
             raise ValueError(
-                "Se esperaba, por cada capa, un tensor (1, h, n, n), como en `outputs.attentions` de transformers; llegó "
-                + ", ".join(f"{tuple(a.shape)}" if torch.is_tensor(a) else type(a).__name__ for a in attentions[:3])
-                + "."
+                "Se esperaba, por cada capa, un tensor (1, h, n, n), como en `outputs.attentions` de transformers; "
+                f"llegó {', '.join(came)}."
             )
         shapes = {tuple(layer.shape) for layer in attentions}
         if len(shapes) > 1:
             raise ValueError(f"Las capas no tienen la misma forma: {', '.join(map(str, sorted(shapes)))}.")
         if attentions[0].shape[0] != 1:
             raise ValueError(
-                f"Hay {attentions[0].shape[0]} frases en el lote y la vista enseña una. Elige: [a[:1] for a in attentions]."
+                f"Hay {attentions[0].shape[0]} frases en el lote y la vista enseña una. Elige la primera: "
+                "[a[:1] for a in attentions]."
             )
         weights = torch.stack([layer[0] for layer in attentions])
     elif torch.is_tensor(attentions):
@@ -530,7 +532,8 @@ def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> 
         f'<div id="vis" class="scroll"></div></div><p id="status" class="hidden" role="status"></p>'
         f'<details id="words"><summary>En palabras: el enlace más fuerte de cada token</summary>'
         f'<p id="which"></p><div class="scroll" tabindex="0" role="group" aria-labelledby="which"><table>'
-        f'<thead><tr><th scope="col">Token</th><th scope="col">Mira sobre todo a</th><th scope="col">Peso</th></tr></thead>'
+        f'<thead><tr><th scope="col">Token</th><th scope="col">Mira sobre todo a</th><th scope="col">Peso</th></tr>'
+        f"</thead>"
         f"<tbody></tbody></table></div></details></main>"
         f"<script>window.mcParams = {_script_json(params)};</script>{_libraries()}"
         f"<script>{_web('frame.js')}</script><script>mcBefore();</script>"
@@ -553,15 +556,15 @@ def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str
     budget = MAX_VIEW_BYTES if in_book() else MAX_VIEW_BYTES + 700_000  # fuera del libro lleva dentro D3 y jQuery
     if len(data.encode()) > budget:
         raise ValueError(
-            f"La vista pesa {len(data.encode()) / 1000:.0f} KB y el límite es {budget / 1000:.0f} KB: son demasiadas capas, "
-            "cabezas o tokens a la vez. Acorta la frase o elige capas: layers=[0, 5]."
+            f"La vista pesa {len(data.encode()) / 1000:.0f} KB y el límite es {budget / 1000:.0f} KB: son demasiadas "
+            "capas, cabezas o tokens a la vez. Acorta la frase o elige capas: layers=[0, 5]."
         )
     style, script = _assets("view")
     block = _identifier("view", title + words)
     display(
         HTML(
-            f'<figure class="mc-view" id="{block}" data-title="{html.escape(title)}" style="--mc-view-height:{height}px">'
-            f'{style}<figcaption>{html.escape(title)}</figcaption><div class="mc-view-still">{_img(*_png(still), alt)}'
+            f'<figure class="mc-view" id="{block}" data-title="{html.escape(title)}" '
+            f'style="--mc-view-height:{height}px">{style}<figcaption>{html.escape(title)}</figcaption><div class="mc-view-still">{_img(*_png(still), alt)}'
             f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
             f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
             f'<button type="button" class="mc-button" hidden>Abrir la vista</button>'
@@ -577,7 +580,7 @@ def head_view(
     """Vista por cabezas de BertViz: una línea de cada token a los que mira, con el color de cada cabeza.
 
     Acepta también un modelo cargado y una frase: `mc.head_view(mc.load_bert(), "The cat sat.", title="…")`.
-    Los pesos se redondean a cuatro decimales. La opacidad de cada línea es el peso entre el número de cabezas encendidas.
+    Los pesos se redondean a cuatro decimales. Opacidad de una línea = peso ÷ número de cabezas encendidas.
 
     Args:
         attentions: (n_layers, h, n, n), la tupla (1, h, n, n) × n_layers de transformers, o un modelo de `mc.load_…`.
@@ -683,7 +686,7 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
     """«Antes de ejecutar, predice»: quien lee se compromete con una opción y solo entonces ve la explicación.
 
     La respuesta se guarda en el dispositivo (localStorage) y se puede cambiar. Sin JavaScript y en papel quedan la
-    pregunta, las opciones y la respuesta plegada. Es texto: lo único que se interpreta es `código` entre acentos graves.
+    pregunta, las opciones y la respuesta plegada. Lo único que se interpreta del texto es `código` entre acentos graves.
 
     Args:
         id: nombre único, por ejemplo «02-escala» (letras sin acento, cifras y guiones).
@@ -708,7 +711,8 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
         answer = options.index(answer.strip())
     if isinstance(answer, bool) or not isinstance(answer, numbers.Integral) or not 0 <= answer < len(options):
         raise ValueError(
-            f"«answer» debe ser la posición de la opción correcta (0 a {len(options) - 1}) o su texto; llegó {answer!r}."
+            f"«answer» debe ser la posición de la opción correcta (0 a {len(options) - 1}) o su texto; "
+            f"llegó {answer!r}."
         )
     version = hashlib.sha256(json.dumps([question, options]).encode()).hexdigest()[:8]
     style, script = _assets("predict")
@@ -718,9 +722,11 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
             f'<div class="mc-predict" role="group" aria-label="Antes de ejecutar, predice" data-id="{id}" '
             f'data-version="{version}" data-answer="{int(answer)}">{style}'
             f'<p class="mc-predict-title">Antes de ejecutar, predice</p>'
-            f'<div class="mc-predict-question">{_prose(question)}</div><ol class="mc-predict-options" type="a">{items}</ol>'
+            f'<div class="mc-predict-question">{_prose(question)}</div>'
+            f'<ol class="mc-predict-options" type="a">{items}</ol>'
             f'<details class="mc-predict-answer"><summary>Ver la respuesta</summary>'
-            f"<p><strong>{_inline(html.escape(options[int(answer)]))}</strong></p>{_prose(explanation)}</details>{script}</div>"
+            f"<p><strong>{_inline(html.escape(options[int(answer)]))}</strong></p>{_prose(explanation)}</details>"
+            f"{script}</div>"
         )
     )
 
