@@ -21,7 +21,8 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 
 EXECUTION = ("src/**/*", "results/**/*", "requirements*.txt", "pyproject.toml")
-APPEARANCE = ("book/_ext/**/*", "book/_static/**/*", "src/*/web/**/*")
+MACHINERY = ("book/_ext/**/*",)
+APPEARANCE = ("book/_static/**/*", "src/*/web/**/*")
 # Se guarda también la caché anterior: al volver atrás en la historia no hay que ejecutar de nuevo.
 CACHES_KEPT = 2
 # El entorno con el que se ejecutan los cuadernos del libro: sin barras de progreso ni avisos en la página.
@@ -91,14 +92,15 @@ def prune_caches(folder: Path, current: str, keep: int = CACHES_KEPT) -> None:
 def _prepare(app: Sphinx, config: Config) -> None:
     os.environ.update(ENVIRONMENT)
     root = Path(app.srcdir)
-    config.libro_stamp = fingerprint(root, EXECUTION, installed_versions(root))
+    execution = fingerprint(root, EXECUTION, installed_versions(root))
+    config.libro_stamp = f"{execution} {fingerprint(root, MACHINERY)}"
     config.libro_look = fingerprint(root, APPEARANCE, [config.html_theme_options.get("repository_url", "")])
     caches = Path(app.outdir).parent / ".jupyter_cache"
-    current = caches / config.libro_stamp
+    current = caches / execution
     current.mkdir(parents=True, exist_ok=True)
     os.utime(current)
     config.nb_execution_cache_path = str(current)
-    prune_caches(caches, config.libro_stamp)
+    prune_caches(caches, execution)
 
 
 def _forget_after_warnings(app: Sphinx, exception: Exception | None) -> None:

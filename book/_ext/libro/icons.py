@@ -4,6 +4,7 @@ El tema dibuja una docena de iconos con una fuente de 156 KB. Aquí se recorta a
 nombre y solo para ellos (`unicode-range`): el navegador ya no pide la grande, que sigue ahí por si falta alguno.
 """
 
+import logging
 import re
 from pathlib import Path
 
@@ -105,5 +106,6 @@ def _write(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Registra la fuente de iconos reducida."""
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     app.connect("html-page-context", _load, priority=889)
     app.connect("build-finished", _write, priority=888)

@@ -24,6 +24,8 @@ def polish(page: str, pagename: str) -> str:
     """
     page = translate_page(page)
     page = ICON_SCRIPT.sub("", page)
+    # theme.css solo importa basic.css: mejor pedirla sin rodeos.
+    page = re.sub(r"(_static/)styles/theme\.css\?digest=\w+", r"\1basic.css", page)
     if pagename != "search":
         page = SEARCH_SCRIPTS.sub("", page)
     # El nombre accesible del botón es el texto que se ve («Buscar Ctrl+K»).
@@ -68,6 +70,8 @@ def _name_front_page(
     app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None
 ) -> None:
     context["root_title"] = "Portada"
+    if pagename == app.config.root_doc:
+        context["title"] = "Portada"
 
 
 def _configure(app: Sphinx, config: Config) -> None:

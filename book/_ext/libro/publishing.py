@@ -24,6 +24,12 @@ COLAB = "https://colab.research.google.com"
 NOTEBOOKS = ("notebooks/", "exercises/")
 WHEEL_SOURCES = ("src/**/*", "results/**/*", "pyproject.toml", "README.md", "LICENSE")
 DOWNLOADS = "_downloads"
+# Etiqueta de cada botón del menú de descargas → texto que se lee.
+MENU = {
+    "download-notebook-button": "Cuaderno (.ipynb)",
+    "download-source-button": "Original",
+    "download-pdf-button": "Imprimir o guardar en PDF",
+}
 
 
 def repository(config: Config) -> str:
@@ -105,6 +111,17 @@ def comments_box(address: str) -> str:
     )
 
 
+def _name_menu(context: dict) -> None:
+    """Escribe en palabras el menú de descargas, que solo dice «.md» o «.pdf»."""
+    groups = [button for button in context.get("header_buttons", ()) if button.get("label") == "download-buttons"]
+    for button in (button for group in groups for button in group["buttons"]):
+        text = MENU.get(button["label"], button["text"])
+        notebook = button["text"] == ".ipynb"
+        button["text"] = MENU["download-notebook-button"] if notebook else text
+        if text == "Original" and not notebook:
+            button["text"] = f"Original ({context.get('page_source_suffix')})"
+
+
 def _configure(app: Sphinx, config: Config) -> None:
     options = config.html_theme_options
     if repository(config):
@@ -114,6 +131,7 @@ def _configure(app: Sphinx, config: Config) -> None:
 
 
 def _complete(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
+    _name_menu(context)
     if doctree is None or not pagename.startswith(NOTEBOOKS):
         return
     address = repository(app.config)
