@@ -1,0 +1,100 @@
+"""Copiar, comparar y reconocer tensores: primero el tipo, después la forma, después que sea finito, y por fin los valores."""
+
+import torch
+from torch import Tensor
+
+# Margen de los valores según la anchura del resultado, que no se juzga: 16 bits redondean más.
+TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
+DEFAULT_TOLERANCE = 1e-4
+
+
+def kind(tensor: Tensor) -> str:
+    """Clase de número, que es lo único que se juzga del dtype: ni la anchura ni entero contra real."""
+    if tensor.dtype is torch.bool:
+        return "bool"
+    return "complex" if tensor.is_complex() else "number"
+
+
+def copy(value):
+    """Copia honda de tensores, listas, tuplas y diccionarios."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, list | tuple):
+        return type(value)(copy(item) for item in value)
+    if isinstance(value, dict):
+        return {key: copy(item) for key, item in value.items()}
+    return value
+
+
+def snapshot(value):
+    """Lo devuelto, tal como estaba: tensores corrientes (sin gradiente ni subclase, en la CPU) y tuplas."""
+    if isinstance(value, Tensor):
+        with torch.no_grad():
+            plain = value.detach().as_subclass(Tensor)
+            plain = plain.to_dense() if plain.layout is not torch.strided else plain
+            return plain.cpu().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+        return tuple(snapshot(item) for item in value)
+    return value
+
+
+def equal(mine, kept) -> bool:
+    """¿Sigue siendo igual una entrada?"""
+    if isinstance(kept, Tensor):
+        return isinstance(mine, Tensor) and mine.shape == kept.shape and torch.equal(mine.detach(), kept)
+    return mine == kept
+
+
+def in_double(value):
+    """La entrada con los números reales en doble precisión, para que la referencia no redondee."""
+    if isinstance(value, Tensor):
+        return value.double() if value.is_floating_point() else value.clone()
+    if isinstance(value, dict):
+        return {key: in_double(item) for key, item in value.items()}
+    return copy(value)
+
+
+def difference(value, expected, *, like_mistake: bool = False) -> str | None:
+    """Primera diferencia con lo esperado: «tipo», «forma», «finito» o «valores»; None si no la hay.
+
+    Con `like_mistake` se compara con lo que devuelve un error conocido: un NaN es igual a otro NaN.
+    """
+    if isinstance(expected, tuple):
+        if not isinstance(value, tuple) or len(value) != len(expected):
+            return "tipo"
+        pairs = zip(value, expected, strict=True)
+        return next((d for v, e in pairs if (d := difference(v, e, like_mistake=like_mistake))), None)
+    if not isinstance(expected, Tensor):
+        return None if type(value) is type(expected) and value == expected else "tipo"
+    if not isinstance(value, Tensor) or kind(value) != kind(expected):
+        return "tipo"
+    if value.shape != expected.shape:
+        return "forma"
+    if value.dtype is torch.bool:
+        return None if torch.equal(value, expected) else "valores"
+    mine, theirs = value.double(), expected.double()
+    if not like_mistake and not torch.isfinite(mine).all():
+        return "finito"
+    margin = TOLERANCE.get(value.dtype, DEFAULT_TOLERANCE)
+    return None if torch.allclose(mine, theirs, rtol=margin, atol=margin, equal_nan=like_mistake) else "valores"
+
+
+def torch_is_sane() -> bool:
+    """Las operaciones con que se calculan las referencias dan lo que deben (nadie las ha sustituido)."""
+    try:
+        two = torch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=torch.float64)
+        seen = [
+            (two @ two.mT).flatten().tolist() == [4.0, 0.0, 0.0, 9.0],
+            [round(x, 6) for x in torch.softmax(two.log1p(), -1).flatten().tolist()] == [0.25, 0.75, 0.8, 0.2],
+            [round(x, 6) for x in two.sin().flatten().tolist()] == [0.0, 0.909297, 0.14112, 0.0],
+            [round(x, 6) for x in two.cos().flatten().tolist()] == [1.0, -0.416147, -0.989992, 1.0],
+            two.masked_fill(two > 2, -1.0).tolist() == [[0.0, 2.0], [-1.0, 0.0]],
+            two.bool().tril().tolist() == [[False, False], [True, False]],
+            torch.stack([torch.arange(2), torch.ones(2).long()], dim=-1).flatten(-2).tolist() == [0, 1, 1, 1],
+            torch.allclose(two, two + 1e-9) and not torch.allclose(two, two + 1),
+            torch.equal(two, two.clone()) and not torch.equal(two, two.mT),
+            torch.isfinite(two).all().item() and not torch.isfinite(two / 0).any().item(),
+        ]
+    except Exception:
+        return False
+    return all(seen)

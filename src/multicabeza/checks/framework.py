@@ -1,0 +1,231 @@
+"""Qué es una comprobación y cómo se corrige una respuesta.
+
+Una comprobación (`Check`) es una tabla: casos de entrada, una referencia y los errores que se conocen, cada uno con su
+pista. La respuesta se ejecuta sobre copias de los casos; lo que devuelve se compara primero con la referencia y después
+con cada error conocido, de modo que la pista nombra el fallo. Si no es ninguno de ellos, `hints.py` dice lo que se ve.
+"""
+
+import inspect
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+
+import torch
+
+from . import hints, sandbox
+from .compare import copy, difference, equal, in_double, snapshot, torch_is_sane
+
+ROUNDS = 2  # cada caso se sortea dos veces: quien recuerda la respuesta de unas formas falla con otros números
+
+
+def out_of_reach(reference: Callable) -> Callable:
+    """Decorador: la referencia no se deja llamar desde el hilo que ejecuta una respuesta."""
+
+    @wraps(reference)
+    def guarded(*args, **kwargs):
+        if sandbox.answering():
+            raise PermissionError("la corrección no se puede usar como respuesta: escribe tu propia función")
+        return reference(*args, **kwargs)
+
+    return guarded
+
+
+@dataclass(frozen=True)
+class Call:
+    """Una llamada: argumentos por posición y, los que tienen valor por omisión, por nombre."""
+
+    args: tuple
+    kwargs: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Una entrada de prueba.
+
+    Args:
+        label: cómo se la describe en una pista («sin lote, con 5 consultas y 7 claves»).
+        make: de un generador de números al azar, la llamada.
+    """
+
+    label: str
+    make: Callable[[torch.Generator], Call]
+
+
+@dataclass(frozen=True)
+class KnownMistake:
+    """Una función equivocada que alguien escribiría, y la pista que la nombra: una frase sobre lo que se ve y otra
+    sobre lo que hay que hacer, sin los números de la solución."""
+
+    name: str
+    answer: Callable
+    hint: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """La comprobación de un ejercicio.
+
+    Args:
+        id: número del ejercicio.
+        reference: la función correcta, con el nombre y los parámetros del enunciado.
+        cases: entradas; cada una caza algún error que las demás dejan pasar.
+        mistakes: errores conocidos, los más frecuentes primero.
+        weights: de lo devuelto, los pesos cuyas filas deben sumar 1 (None si no los hay).
+    """
+
+    id: str
+    reference: Callable
+    cases: tuple[Case, ...]
+    mistakes: tuple[KnownMistake, ...]
+    weights: Callable | None = None
+
+    @property
+    def signature(self) -> str:
+        """Nombre y parámetros, como en el enunciado."""
+        return f"{self.reference.__name__}{inspect.signature(self.reference)}"
+
+    @property
+    def parameters(self) -> list[str]:
+        return list(inspect.signature(self.reference).parameters)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Lo que devuelve una comprobación; vale lo mismo que `passed` en una condición."""
+
+    id: str
+    passed: bool
+    pending: bool
+    hint: str
+    score: float
+
+    @property
+    def line(self) -> str:
+        """La línea que se escribe."""
+        if self.passed:
+            return f"✓ {self.id} · Correcto." + (f" {self.hint}" if self.hint else "")
+        return f"{'⏳' if self.pending else '✗'} {self.id} · {self.hint}"
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def _ipython_display_(self) -> None:
+        """Nada: la línea ya está escrita, y así la celda no la repite."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """La respuesta devolvió `value` (tensores ya copiados) y cambió los argumentos `mutated`."""
+
+    value: object
+    mutated: tuple[str, ...] = ()
+
+
+def examine(check: Check, answer: object, *, seed: int | None = None, seconds: float | None = None) -> Result:
+    """Corrige `answer` con la tabla `check`. Nunca lanza un error por culpa de la respuesta.
+
+    Args:
+        check: la comprobación.
+        answer: la función que se corrige.
+        seed: semilla de los casos (por omisión, otra cada vez).
+        seconds: plazo (por omisión, `sandbox.SECONDS`).
+    """
+    if sandbox.answering():
+        raise RuntimeError("una respuesta no puede llamar a mc.check: comprueba tu función desde otra celda")
+    if not callable(answer):
+        return Result(check.id, False, False, hints.not_a_function(check, answer), 0.0)
+    with sandbox.LOCK, sandbox.untouched():
+        seed = secrets.randbits(62) if seed is None else seed
+        calls = sandbox.run_isolated(lambda: make_calls(check, seed))
+        arity = hints.wrong_arity(check, answer, calls)
+        if arity:
+            return Result(check.id, False, False, arity, 0.0)
+        with sandbox.guarded() as replaced:
+            outcomes = sandbox.run_limited(
+                [lambda call=call: attempt(check, answer, call) for call in calls], seconds=seconds
+            )
+        return sandbox.run_isolated(lambda: grade(check, calls, outcomes, replaced))
+
+
+def make_calls(check: Check, seed: int) -> list[Call]:
+    """Las llamadas de todos los casos, ronda tras ronda, con un generador propio."""
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    return [case.make(generator) for _ in range(ROUNDS) for case in check.cases]
+
+
+def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Raised":
+    """Llama a `answer` con copias y anota qué hizo: qué devolvió, o qué error lanzó y en qué línea."""
+    args, kwargs = copy(call.args), copy(call.kwargs)
+    try:
+        value = snapshot(answer(*args, **kwargs))
+    except sandbox.Interrupted:
+        raise
+    except BaseException as error:  # también SystemExit y KeyboardInterrupt: son de la respuesta, no de quien lee
+        return hints.Raised.describe(error, answer)
+    given = [*zip(args, call.args, strict=True), *((kwargs[name], call.kwargs[name]) for name in call.kwargs)]
+    names = [*check.parameters[: len(args)], *call.kwargs]
+    return Returned(value, tuple(n for n, (mine, kept) in zip(names, given, strict=True) if not equal(mine, kept)))
+
+
+def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Sequence[str]) -> Result:
+    """El veredicto, cuando la respuesta ya ha terminado (la referencia se calcula aquí, no antes)."""
+    if not torch_is_sane():
+        return Result(check.id, False, False, hints.TORCH_CHANGED, 0.0)
+    expected = [snapshot(check.reference(*map(in_double, c.args), **in_double(c.kwargs))) for c in calls]
+    problems = [
+        difference(o.value, e) if isinstance(o, Returned) else "error" for o, e in zip(outcomes, expected, strict=True)
+    ]
+    n = len(check.cases)
+    score = sum(not any(problems[i::n]) for i in range(n)) / n
+    if replaced:
+        return Result(check.id, False, False, hints.replaced(replaced), 0.0)
+    pending = [o for o in outcomes if isinstance(o, hints.Raised) and o.pending]
+    if pending:
+        return Result(check.id, False, True, hints.pending(pending[0]), 0.0)
+    if not any(problems):
+        mutated = sorted({name for outcome in outcomes for name in outcome.mutated})
+        return Result(check.id, True, False, hints.mutated(mutated), 1.0)
+    first = next(i for i, problem in enumerate(problems) if problem)
+    at = hints.entry(check, calls[first], check.cases[first % n].label)
+    stopped = next((o for o in outcomes if isinstance(o, sandbox.Stopped)), None)
+    if stopped:
+        return Result(check.id, False, False, hints.stopped(stopped, check), score)
+    mistake = recognise(check, calls, outcomes, problems)
+    if mistake:
+        hint = mistake.hint + hints.where(outcomes[first])
+    else:
+        hint = hints.what_is_seen(check, outcomes[first], expected[first], problems[first], at)
+    return Result(check.id, False, False, hint, score)
+
+
+def recognise(check: Check, calls, outcomes, problems) -> KnownMistake | None:
+    """El error conocido que hace lo mismo que la respuesta, si lo hay.
+
+    Primero, el que coincide en todos los casos, también en el mensaje de sus errores. Después, el que coincide en todos
+    aunque los mensajes sean otros, si en algún caso devuelve un valor (si no, no se sabría cuál es). Por último, el que
+    explica más casos equivocados: suele ser un error acompañado de otro.
+    """
+    theirs = [[attempt(check, mistake.answer, call) for call in calls] for mistake in check.mistakes]
+    exact = [[matches(o, t, same_message=True) for o, t in zip(outcomes, row, strict=True)] for row in theirs]
+    loose = [[matches(o, t, same_message=False) for o, t in zip(outcomes, row, strict=True)] for row in theirs]
+    for mistake, row in zip(check.mistakes, exact, strict=True):
+        if all(row):
+            return mistake
+    if any(isinstance(outcome, Returned) for outcome in outcomes):
+        for mistake, row in zip(check.mistakes, loose, strict=True):
+            if all(row):
+                return mistake
+    wrong = [i for i, problem in enumerate(problems) if problem and isinstance(outcomes[i], Returned)]
+    explained = [sum(row[i] for i in wrong) for row in exact]
+    best = max(explained, default=0)
+    return check.mistakes[explained.index(best)] if best else None
+
+
+def matches(outcome, theirs, *, same_message: bool) -> bool:
+    """¿Hace la respuesta lo mismo que el error conocido en este caso?"""
+    if isinstance(outcome, Returned) and isinstance(theirs, Returned):
+        return difference(outcome.value, theirs.value, like_mistake=True) is None
+    if isinstance(outcome, hints.Raised) and isinstance(theirs, hints.Raised):
+        return outcome.type == theirs.type and (not same_message or outcome.message == theirs.message)
+    return False

@@ -1,0 +1,311 @@
+"""Lo que se dice cuando una respuesta no cuadra y no es ninguno de los errores conocidos.
+
+Una frase sobre lo que se ve y otra sobre qué hacer; nunca los números de la solución.
+"""
+
+import builtins
+import dis
+import inspect
+import linecache
+import re
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+import torch
+from torch import Tensor
+
+from .compare import difference, kind
+
+TORCH_CHANGED = (
+    "En esta sesión las funciones de torch ya no calculan lo que deben: alguna celda ha sustituido una de ellas. "
+    "Reinicia el kernel y ejecuta solo las celdas que necesitas."
+)
+PENDING = "Pendiente: cuando tengas tu función, vuelve a ejecutar esta celda."
+
+# Qué hacer ante un error de Python o de torch: tipo (o texto) que lo delata → consejo.
+ADVICE = (
+    (r"^NameError", "Ese nombre no existe aquí: ejecuta antes la celda de los «import» y las que definen lo que usas."),
+    (r"^RecursionError", "Tu función se llama a sí misma sin fin: dale un caso en el que ya no se llame."),
+    (
+        r"^(SystemExit|KeyboardInterrupt)",
+        "Tu función termina el programa en vez de devolver un valor: quita esa línea.",
+    ),
+    (r"^MemoryError|allocate memory", "Tu función pide más memoria de la que hay: revisa los tamaños que construyes."),
+    (
+        r"shapes cannot be multiplied|size mismatch|must match|doesn't match|Expected size|cannot be broadcast|"
+        r"expanded size|is invalid for input of size|dot : expected",
+        "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la pareja que falla.",
+    ),
+    (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
+    (
+        r"dtype|scalar type|not implemented for",
+        "Se mezclan tipos de número que torch no combina: mira el dtype de cada tensor antes de esa línea.",
+    ),
+    (
+        r"ambiguous",
+        "Un tensor con varios valores no es verdadero ni falso: para saber si te lo han pasado, compara con «is None».",
+    ),
+    (r"", "Llámala tú en otra celda con esas mismas entradas y lee el error completo."),
+)
+
+_LIBRARIES = tuple(
+    {
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(torch.__file__).parents[1]),
+        str(Path(__file__).parents[1]),
+        "<frozen",
+    }
+)
+_USUAL_MODULES = {"torch", "F", "math", "np", "nn", "mc"}
+_ORDINALS = ("primer", "segundo", "tercer", "cuarto")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """El error que lanzó una respuesta, y dónde (en el código de quien la escribió)."""
+
+    type: str
+    message: str
+    pending: bool = False
+    place: str = ""
+    function: str = ""
+    answer: str = ""
+    shadowed: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def describe(cls, error: BaseException, answer: Callable) -> "Raised":
+        """Resume `error` sin quedarse con él (retendría las variables de la respuesta)."""
+        message = next(iter(str(error).strip().splitlines()), "")
+        steps = list(_walk(error.__traceback__))
+        theirs = [step for step in steps if not step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)]
+        name = getattr(answer, "__name__", type(answer).__name__)
+        if not theirs:
+            return cls(type(error).__name__, message, answer=name)
+        last = theirs[-1]
+        pending = isinstance(error, NotImplementedError) and last is steps[-1] and _is_raise(last)
+        return cls(
+            type(error).__name__,
+            message,
+            pending,
+            _place(last),
+            last.tb_frame.f_code.co_name,
+            name,
+            _shadowed(last) if isinstance(error, TypeError | AttributeError) else (),
+        )
+
+
+def _walk(step: TracebackType | None):
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def _is_raise(step: TracebackType) -> bool:
+    """¿Lo lanzó un `raise` escrito ahí? (torch también lanza NotImplementedError, desde C.)"""
+    return step.tb_frame.f_code.co_code[step.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _place(step: TracebackType) -> str:
+    filename, line = step.tb_frame.f_code.co_filename, step.tb_lineno
+    source = linecache.getline(filename, line, step.tb_frame.f_globals).strip()
+    cell = filename.startswith("<") or "ipykernel" in filename
+    return f"línea {line} de {'tu celda' if cell else Path(filename).name}" + (
+        f", «{_short(source)}»" if source else ""
+    )
+
+
+def _shadowed(step: TracebackType) -> tuple[tuple[str, str], ...]:
+    """Nombres de Python o módulos corrientes que el cuaderno ha tapado con otra cosa, y qué son ahora."""
+    names, variables = step.tb_frame.f_code.co_names, step.tb_frame.f_globals
+    return tuple(
+        (name, type(variables[name]).__name__)
+        for name in names
+        if name in variables
+        and (
+            (
+                hasattr(builtins, name)
+                and variables[name] is not getattr(builtins, name)
+                and not callable(variables[name])
+            )
+            or (name in _USUAL_MODULES and not isinstance(variables[name], ModuleType))
+        )
+    )
+
+
+def _short(text: str, width: int = 90) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def shape(tensor: Tensor) -> str:
+    """La forma, entre paréntesis."""
+    return str(tuple(tensor.shape))
+
+
+def entry(check, call, label: str) -> str:
+    """El caso en que se vio el fallo: «sin lote: query (5, 6), key (7, 6)»."""
+    pairs = [*zip(check.parameters, call.args, strict=False), *call.kwargs.items()]
+    return f"{label}: {', '.join(f'{name} {_entry(value)}' for name, value in pairs)}"
+
+
+def _entry(value) -> str:
+    if isinstance(value, Tensor):
+        return shape(value)
+    return f"= lista de {len(value)}" if isinstance(value, list) else f"= {value}"
+
+
+def not_a_function(check, answer) -> str:
+    """Se pasó otra cosa en vez de la función."""
+    came = "un tensor" if isinstance(answer, Tensor) else "None" if answer is None else f"{type(answer).__name__}"
+    return (
+        f"Se esperaba una función y llegó {came}: quizá la llamaste al pasarla. "
+        f'Pásala por su nombre, sin paréntesis: mc.check("{check.id}", {check.reference.__name__}).'
+    )
+
+
+def wrong_arity(check, answer: Callable, calls: Sequence) -> str:
+    """Los parámetros no son los del enunciado (vacío si lo son)."""
+    try:
+        signature = inspect.signature(answer)
+    except (ValueError, TypeError):  # algunas funciones escritas en C no la declaran
+        return ""
+    for call in calls:
+        try:
+            signature.bind(*call.args, **call.kwargs)
+        except TypeError:
+            return (
+                f"Tu función recibe {signature} y el enunciado pide {check.signature}. "
+                "Deja los mismos parámetros y en el mismo orden, con sus valores por omisión."
+            )
+    return ""
+
+
+def pending(raised: Raised) -> str:
+    """Falta por escribir; si lo que falta es otra función a la que se llama, se dice cuál."""
+    if raised.function and raised.function not in (raised.answer, "__call__", "forward", "<lambda>"):
+        return f"Pendiente: tu función llama a «{raised.function}», que aún no está escrita."
+    return PENDING
+
+
+def mutated(names: Sequence[str]) -> str:
+    """Consejo para quien acierta cambiando sus entradas (vacío si no las cambia)."""
+    if not names:
+        return ""
+    which = " y ".join(f"`{name}`" for name in names)
+    return (
+        f"Un consejo: tu función modifica {which} al calcular, y quien la llame encontrará cambiados sus datos; "
+        "trabaja sobre un tensor nuevo (las operaciones que acaban en «_» y las asignaciones con corchetes escriben "
+        "encima)."
+    )
+
+
+def replaced(names: Sequence[str]) -> str:
+    """La respuesta sustituyó funciones ajenas."""
+    return (
+        f"Tu función sustituye {_short(', '.join(names), 60)}, que no es suyo (ya está repuesto). "
+        "Calcula el resultado sin cambiar lo que usan los demás."
+    )
+
+
+def stopped(what, check) -> str:
+    """Se agotó el plazo o la memoria."""
+    if what.reason == "memoria":
+        return (
+            f"Detuve {check.reference.__name__} porque no dejaba de pedir memoria. "
+            "Busca una lista o un tensor que crece dentro de un bucle que no acaba."
+        )
+    return (
+        f"Detuve {check.reference.__name__} porque no terminaba. Busca un bucle que no acaba: "
+        "un `while` cuya condición no cambia, o un `for` sobre algo que crece."
+    )
+
+
+def where(outcome) -> str:
+    """El error y su línea, si la respuesta lanzó uno."""
+    if not isinstance(outcome, Raised) or not outcome.place:
+        return ""
+    return f" ({outcome.type} en la {outcome.place}.)"
+
+
+def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
+    """La pista general, en este orden: error, tipo, forma, números no finitos, filas que no suman 1, valores."""
+    if isinstance(outcome, Raised):
+        return error(outcome, at)
+    value, which = outcome.value, "El resultado"
+    if isinstance(expected, tuple):
+        if not isinstance(value, tuple) or len(value) != len(expected):
+            return not_a_tuple(value, len(expected))
+        index = next(i for i, pair in enumerate(zip(value, expected, strict=True)) if difference(*pair))
+        value, expected, which = value[index], expected[index], f"El {_ORDINALS[index]} resultado"
+        problem = difference(value, expected)
+    if problem == "tipo":
+        return wrong_type(value, expected, which)
+    if problem == "forma":
+        return (
+            f"{which} tiene la forma {shape(value)} y se esperaba {shape(expected)} ({at}). "
+            "Sigue la forma línea a línea y busca dónde se separa de la del enunciado."
+        )
+    if problem == "finito":
+        bad = "NaN" if value.isnan().any() else "infinitos"
+        return (
+            f"{which} contiene {bad} ({at}). Suelen salir de la exponencial de un número grande, de 0/0 o de una fila "
+            "entera a −∞: busca la primera operación en la que aparecen."
+        )
+    weights = None if check.weights is None or value.dtype is torch.bool else check.weights(outcome.value)
+    if weights is not None and not torch.allclose(
+        weights.double().sum(-1), torch.ones((), dtype=torch.float64), atol=1e-2
+    ):
+        return (
+            f"Las filas de los pesos no suman 1 ({at}). Cada consulta reparte un peso total de 1 entre las claves: "
+            "la softmax es el último paso que toca los pesos."
+        )
+    return (
+        f"{which} tiene la forma correcta, pero no los valores ({at}). "
+        "Haz la cuenta a mano con dos o tres números y compárala, paso a paso, con lo que calcula tu función."
+    )
+
+
+def error(raised: Raised, at: str) -> str:
+    """La respuesta lanzó un error."""
+    place = f" en la {raised.place}" if raised.place else ""
+    if raised.shadowed:
+        name, what = raised.shadowed[0]
+        return (
+            f"Tu función falla{place} porque en este cuaderno «{name}» ya no es lo que era: ahora es {what}. "
+            "Reinicia el kernel (o vuelve a importarlo, si era un módulo) y no uses ese nombre para una variable."
+        )
+    text = f"{raised.type}: {raised.message}"
+    advice = next(what for pattern, what in ADVICE if re.search(pattern, text))
+    return f"Tu función se para{place} con {_short(text, 140)} ({at}). {advice}"
+
+
+def not_a_tuple(value, count: int) -> str:
+    """Se pedían varios resultados."""
+    came = f"{len(value)} resultados" if isinstance(value, tuple) else "None" if value is None else "uno solo"
+    return f"El enunciado pide {count} resultados, separados por una coma tras `return`, y llegó {came}. Devuélvelos todos."
+
+
+def wrong_type(value, expected, which: str) -> str:
+    """Llegó otra clase de cosa."""
+    if isinstance(value, Tensor) and isinstance(expected, Tensor):
+        if kind(expected) == "bool":
+            return f"{which} son números ({value.dtype}) y se esperaban booleanos. Devuelve una comparación, o usa `.bool()`."
+        came = "booleanos" if kind(value) == "bool" else "números complejos"
+        return f"{which} son {came} y se esperaban números reales. Busca la operación que cambia el tipo."
+    if value is None:
+        return "Tu función no devuelve nada (None). Termina con `return` y lo que has calculado."
+    if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
+        return (
+            f"Tu función devuelve {len(value)} cosas y se pide un solo tensor. Deja tras `return` solo la que se pide."
+        )
+    if type(value).__module__.partition(".")[0] == "numpy":
+        return (
+            f"{which} es de NumPy ({type(value).__name__}) y se esperaba un tensor. "
+            "Haz la cuenta con torch, o convierte el final con `torch.as_tensor(…)`."
+        )
+    if isinstance(value, list | tuple):
+        return f"{which} es una {'lista' if isinstance(value, list) else 'tupla'} de Python y se esperaba un tensor. Conviértela con `torch.tensor(…)` o `torch.stack(…)`."
+    return f"{which} es {type(value).__name__} y se esperaba un tensor. Mira qué escribes tras `return`."
