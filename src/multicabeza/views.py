@@ -482,7 +482,7 @@ BERTVIZ_PATCHES = {
         ("""'Layer ' + config.layers[layerIndex] + ", Head " + config.heads[headIndex]""",
          """'Cabeza ' + config.layers[layerIndex] + "." + config.heads[headIndex]"""),
         ("const DIV_WIDTH = 970;",
-         "const DIV_WIDTH = Math.min(970, Math.max(window.innerWidth - 22, 40 + 24 * params.include_heads.length, 316));"),
+         "const DIV_WIDTH = Math.min(970, Math.max(innerWidth - 22, 40 + 24 * params.include_heads.length, 316));"),
         ("7 * (12 / config.totalHeads)", "Math.min(9, 7 * (12 / config.totalHeads))"),
         ("x = leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8;",
          "x = Math.max(MIN_X, leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8);"),
@@ -564,7 +564,8 @@ def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str
     display(
         HTML(
             f'<figure class="mc-view" id="{block}" data-title="{html.escape(title)}" '
-            f'style="--mc-view-height:{height}px">{style}<figcaption>{html.escape(title)}</figcaption><div class="mc-view-still">{_img(*_png(still), alt)}'
+            f'style="--mc-view-height:{height}px">{style}<figcaption>{html.escape(title)}</figcaption>'
+            f'<div class="mc-view-still">{_img(*_png(still), alt)}'
             f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
             f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
             f'<button type="button" class="mc-button" hidden>Abrir la vista</button>'
@@ -686,7 +687,7 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
     """«Antes de ejecutar, predice»: quien lee se compromete con una opción y solo entonces ve la explicación.
 
     La respuesta se guarda en el dispositivo (localStorage) y se puede cambiar. Sin JavaScript y en papel quedan la
-    pregunta, las opciones y la respuesta plegada. Lo único que se interpreta del texto es `código` entre acentos graves.
+    pregunta, las opciones y la respuesta plegada. Del texto solo se interpreta `código` entre acentos graves.
 
     Args:
         id: nombre único, por ejemplo «02-escala» (letras sin acento, cifras y guiones).

@@ -1,0 +1,284 @@
+"""Figuras: paleta legible para todos, coma decimal, tamaños de teléfono y errores que enseñan."""
+
+import warnings
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+from multicabeza import plots
+
+# Machado, Oliveira y Fernandes (2009), severidad 1: cómo llega cada color con cada tipo de daltonismo.
+VISION = {
+    "tricromática": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+# Diferencia mínima exigida (CIEDE2000) entre dos cabezas cualesquiera.
+MINIMUM = {"tricromática": 19, "protanopia": 11.5, "deuteranopia": 11.5, "tritanopia": 14}
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+TOKENS = ["the", "cat", "sat", "on", "the", "mat"]
+
+
+def linear(colors):
+    rgb = np.array([to_rgb(color) for color in colors])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(linear_rgb):
+    xyz = np.clip(linear_rgb, 0, 1) @ TO_XYZ.T / np.array([0.95047, 1, 1.08883])
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.stack([116 * f[..., 1] - 16, 500 * (f[..., 0] - f[..., 1]), 200 * (f[..., 1] - f[..., 2])], -1)
+
+
+def ciede2000(first, second):
+    """Diferencia de color CIEDE2000 (Sharma, Wu y Dalal, 2005)."""
+    (l1, a1, b1), (l2, a2, b2) = np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)
+    chroma = (np.hypot(a1, b1) + np.hypot(a2, b2)) / 2
+    g = 0.5 * (1 - np.sqrt(chroma**7 / (chroma**7 + 25**7)))
+    a1, a2 = a1 * (1 + g), a2 * (1 + g)
+    c1, c2 = np.hypot(a1, b1), np.hypot(a2, b2)
+    h1, h2 = np.degrees(np.arctan2(b1, a1)) % 360, np.degrees(np.arctan2(b2, a2)) % 360
+    dh = (h2 - h1 + 180) % 360 - 180
+    dl, dc, dhh = l2 - l1, c2 - c1, 2 * np.sqrt(c1 * c2) * np.sin(np.radians(dh) / 2)
+    lm, cm = (l1 + l2) / 2, (c1 + c2) / 2
+    hm = np.where(np.abs(h1 - h2) <= 180, (h1 + h2) / 2, (h1 + h2 + np.where(h1 + h2 < 360, 360, -360)) / 2)
+    t = (
+        1
+        - 0.17 * np.cos(np.radians(hm - 30))
+        + 0.24 * np.cos(np.radians(2 * hm))
+        + 0.32 * np.cos(np.radians(3 * hm + 6))
+        - 0.20 * np.cos(np.radians(4 * hm - 63))
+    )
+    sl = 1 + 0.015 * (lm - 50) ** 2 / np.sqrt(20 + (lm - 50) ** 2)
+    sc, sh = 1 + 0.045 * cm, 1 + 0.015 * cm * t
+    rt = -2 * np.sqrt(cm**7 / (cm**7 + 25**7)) * np.sin(np.radians(60 * np.exp(-(((hm - 275) / 25) ** 2))))
+    return np.sqrt((dl / sl) ** 2 + (dc / sc) ** 2 + (dhh / sh) ** 2 + rt * dc / sc * dhh / sh)
+
+
+def contrast(color, other="#ffffff"):
+    """Contraste de WCAG 2.1 entre dos colores."""
+    low, high = sorted(float(linear([c])[0] @ TO_XYZ[1]) for c in (color, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def smallest_difference(colors, vision):
+    seen = lab(linear(colors) @ np.array(VISION[vision]).T)
+    i, j = np.triu_indices(len(colors), 1)
+    return ciede2000(seen[i], seen[j]).min()
+
+
+def drawn(figure):
+    """Dibuja la figura sin dejar pasar ningún aviso y la devuelve."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure.canvas.draw()
+    return figure
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def weights(n=6, seed=0):
+    return torch.softmax(torch.randn(n, n, generator=torch.Generator().manual_seed(seed)) * 2, -1)
+
+
+# --- Paleta ---
+
+
+def test_ciede2000_reproduce_un_par_publicado():
+    """Primer par de la tabla de Sharma, Wu y Dalal (2005): 2,0425."""
+    assert ciede2000(np.array([50, 2.6772, -79.7751]), np.array([50, 0, -82.7485])) == pytest.approx(2.0425, abs=1e-4)
+
+
+def test_hay_doce_colores_de_cabeza_distintos():
+    assert len(set(plots.HEAD_COLORS)) >= 12
+
+
+@pytest.mark.parametrize("vision", VISION)
+def test_las_cabezas_se_distinguen_con_cualquier_vision(vision):
+    assert smallest_difference(plots.HEAD_COLORS, vision) >= MINIMUM[vision]
+
+
+def test_la_paleta_habitual_no_pasaria():
+    """El control: los diez colores de matplotlib (los de BertViz) no se distinguen con deuteranopia."""
+    assert smallest_difference([f"C{i}" for i in range(10)], "deuteranopia") < MINIMUM["deuteranopia"]
+
+
+@pytest.mark.parametrize("color", plots.HEAD_COLORS)
+def test_los_colores_de_cabeza_contrastan_con_el_papel(color):
+    assert contrast(color) >= 3
+
+
+@pytest.mark.parametrize("color", [plots.INK, plots.MUTED, plots.ACCENT, plots.ACCENT_2])
+def test_los_colores_de_texto_se_leen(color):
+    assert contrast(color, plots.PAPER) >= 4.5
+
+
+@pytest.mark.parametrize("color", plots.HEAD_COLORS)
+def test_text_color_oscurece_lo_justo(color):
+    assert contrast(plots.text_color(color)) >= 4.5
+    assert plots.text_color("#000000") == (0, 0, 0)
+
+
+# --- Estilo ---
+
+
+FIGURES = {
+    "heatmap": lambda: plots.heatmap(weights(), TOKENS, TOKENS, title="Pesos"),
+    "heatmap grande": lambda: plots.heatmap(weights(30), signed=True, annotate=False),
+    "lines": lambda: plots.lines([1, 2, 4], {"a": [0.1, 0.2, 0.3]}, xlabel="x", ylabel="y"),
+    "bars": lambda: plots.bars(["a", "b"], [0.25, -0.5], xlabel="x"),
+    "arcs": lambda: plots.arcs(TOKENS, weights()[2], query=2),
+    "vectors2d": lambda: plots.vectors2d({"q": (0.5, 1.5)}),
+    "head_grid": lambda: plots.head_grid(torch.stack([torch.stack([weights()] * 4)] * 3)),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_cada_figura_se_dibuja_sin_avisos_y_sin_tocar_el_estilo_de_fuera(name):
+    before = dict(mpl.rcParams)
+    figure = drawn(FIGURES[name]())
+    assert isinstance(figure, Figure)
+    assert dict(mpl.rcParams) == before
+    assert mpl.colors.to_hex(figure.get_facecolor()) == "#ffffff"
+    assert figure.get_facecolor()[3] == 1
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_en_un_telefono_de_390_px_la_letra_se_lee(name):
+    """358 px útiles: ningún texto por debajo de 8,5 px, y lo normal por encima de 10."""
+    figure = drawn(FIGURES[name]())
+    scale = 358 / figure.get_figwidth() / 72
+    sizes = [
+        t.get_fontsize() * scale for t in figure.findobj(mpl.text.Text) if t.get_text().strip() and t.get_visible()
+    ]
+    assert min(sizes) >= 8.5
+    assert np.median(sizes) >= 10
+
+
+@pytest.mark.parametrize("name", ["lines", "bars", "vectors2d"])
+def test_los_ejes_llevan_coma_decimal(name):
+    figure = drawn(FIGURES[name]())
+    (axes,) = figure.axes
+    labels = [t.get_text() for axis in (axes.xaxis, axes.yaxis) for t in axis.get_ticklabels()]
+    assert any("," in label for label in labels)
+    assert not any("." in label.replace("{,}", ",") for label in labels if any(c.isdigit() for c in label))
+
+
+def test_los_ejes_logaritmicos_llevan_numeros_corrientes():
+    figure = drawn(plots.lines([1, 10, 100], {"a": [0.01, 0.1, 1]}, xlabel="x", ylabel="y", xscale="log", yscale="log"))
+    labels = {t.get_text() for t in figure.axes[0].get_yticklabels()}
+    assert {"0,01", "0,1", "1"} <= labels
+
+
+def test_las_figuras_no_quedan_en_pyplot():
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+    for draw in FIGURES.values():
+        draw()
+    assert plt.get_fignums() == []
+
+
+# --- Contenido ---
+
+
+def test_heatmap_escribe_cada_peso_con_coma():
+    matrix = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
+    assert {"0,25", "0,75", "1,00", "0,00"} <= set(texts(plots.heatmap(matrix)))
+
+
+def test_heatmap_no_escribe_numero_en_lo_prohibido():
+    matrix = torch.tensor([[1.0, float("nan")], [0.4, 0.6]])
+    mask = torch.tensor([[True, False], [True, True]])
+    shown = texts(plots.heatmap(matrix, mask=mask))
+    assert sum("," in text for text in shown) == 3
+
+
+def test_arcs_dibuja_una_flecha_por_peso_y_mas_gruesa_cuanto_mayor():
+    from matplotlib.patches import FancyArrowPatch
+
+    row = [0.7, 0.2, 0.1, 0.0, 0.0, 0.0]
+    figure = plots.arcs(TOKENS, row, query=2)
+    arrows = figure.findobj(FancyArrowPatch)
+    assert len(arrows) == 3
+    widths = [arrow.get_linewidth() for arrow in arrows]
+    opacities = [arrow.get_alpha() for arrow in arrows]
+    assert widths == sorted(widths, reverse=True)
+    assert opacities == sorted(opacities, reverse=True)
+    assert len(plots.arcs(TOKENS, torch.eye(6)).findobj(FancyArrowPatch)) == 6
+
+
+def test_lines_dibuja_banda_y_referencia():
+    figure = plots.lines(
+        [1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", intervals={"a": ([0, 1], [2, 3])}, references={"azar": 0.5}
+    )
+    assert figure.axes[0].collections
+    assert {"a", "azar"} <= set(texts(figure))
+
+
+def test_los_vectores_no_mueven_los_ejes():
+    """Con el mismo límite, los ejes caen en el mismo sitio aunque los nombres cambien de lugar."""
+    places = []
+    for vector in ((1, 0), (-1, 0), (0, 1)):
+        figure = drawn(plots.vectors2d({"una consulta de nombre largo": vector}, limit=1.2))
+        places.append(figure.axes[0].get_position().bounds)
+    assert np.allclose(places, places[0])
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"), [(" ", "␣"), ("\n", "↵"), ("", "␣"), ("a$b$", r"a\$b\$"), ("\x07", "�"), ("niño", "niño")]
+)
+def test_printable(token, shown):
+    assert plots.printable(token) == shown
+
+
+def test_un_token_con_dolares_no_se_toma_por_formula():
+    figure = plots.heatmap([[1.0]], ["$\\frac$"], ["$x$"])
+    drawn(figure)
+
+
+@pytest.mark.parametrize(("value", "text"), [(-0.001, "0,00"), (-1.5, "−1,50"), (12, "12,00")])
+def test_spanish_number(value, text):
+    assert plots.spanish_number(value) == text
+
+
+# --- Errores ---
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plots.heatmap(torch.ones(2, 3, 3)), "una matriz"),
+        (lambda: plots.heatmap([[float("nan")]]), "NaN"),
+        (lambda: plots.heatmap(torch.ones(2, 2), ["a"]), "1 etiquetas"),
+        (lambda: plots.heatmap(torch.ones(2, 2), "ab"), "lista de textos"),
+        (lambda: plots.heatmap("hola"), "números"),
+        (lambda: plots.heatmap(torch.ones(2, 2), mask=torch.ones(2, 3)), "coincidir"),
+        (lambda: plots.heatmap(torch.ones(0, 2)), "vacía"),
+        (lambda: plots.lines([1, 2], {"a": [1]}, xlabel="x", ylabel="y"), "1 valores"),
+        (lambda: plots.lines([1], {}, xlabel="x", ylabel="y"), "vacío"),
+        (lambda: plots.lines([1], {"a": [1]}, xlabel="x", ylabel="y", xscale="raro"), "Escala"),
+        (lambda: plots.lines([1], {"a": [1]}, xlabel="x", ylabel="y", intervals={"b": ([0], [1])}), "«b»"),
+        (lambda: plots.bars(["a"], [1, 2], xlabel="x"), "1 etiquetas"),
+        (lambda: plots.arcs(TOKENS, torch.ones(5)), "otra frase"),
+        (lambda: plots.arcs(TOKENS, torch.ones(6)), "query"),
+        (lambda: plots.arcs(TOKENS, -torch.ones(6), query=0), "softmax"),
+        (lambda: plots.arcs(TOKENS, weights()[0], query=9), "entre 0 y 5"),
+        (lambda: plots.vectors2d({}), "vacío"),
+        (lambda: plots.vectors2d({"q": (1, 2, 3)}), "dos componentes"),
+        (lambda: plots.head_grid(weights()), "n_layers"),
+    ],
+)
+def test_los_errores_dicen_que_se_esperaba(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
