@@ -85,7 +85,7 @@ def _alt(value) -> str:
             'alt="Mapa de calor 6×6: casi todo el peso de cada fila está en el token anterior."'
         )
     text = _text(value, "alt")
-    if len(text) < 15:
+    if len(text) < 20:
         raise ValueError(f"El texto alternativo es demasiado corto para decir qué se ve: {text!r}. Describe la figura.")
     return text
 
@@ -528,13 +528,13 @@ def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> 
     return (
         f'<!doctype html><html lang="es"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_web("frame.css")}</style></head>'
-        f'<body class="{kind}"><main><h1>{html.escape(title)}</h1><div id="{root}">{controls}'
+        f'<body class="{kind}"><main><article><h1>{html.escape(title)}</h1><div id="{root}">{controls}'
         f'<div id="vis" class="scroll"></div></div><p id="status" class="hidden" role="status"></p>'
         f'<details id="words"><summary>En palabras: el enlace más fuerte de cada token</summary>'
         f'<p id="which"></p><div class="scroll" tabindex="0" role="group" aria-labelledby="which"><table>'
         f'<thead><tr><th scope="col">Token</th><th scope="col">Mira sobre todo a</th><th scope="col">Peso</th></tr>'
         f"</thead>"
-        f"<tbody></tbody></table></div></details></main>"
+        f"<tbody></tbody></table></div></details></article></main>"
         f"<script>window.mcParams = {_script_json(params)};</script>{_libraries()}"
         f"<script>{_web('frame.js')}</script><script>mcBefore();</script>"
         f"<script>{code}</script><script>mcAfter();</script></body></html>"
@@ -542,10 +542,10 @@ def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> 
 
 
 def _strongest(weights, tokens: list[str]) -> str:
-    """«the → sat (0,41); …»: de cada token, a quién mira más, con la media de unos pesos (n, n)."""
+    """«the» → «sat» (0,41); …: de cada token, a quién mira más, con la media de unos pesos (n, n)."""
     values, keys = weights.max(-1)
     return "; ".join(
-        f"{tokens[i]} → {tokens[int(j)]} ({plots.spanish_number(float(v))})"
+        f"«{tokens[i]}» → «{tokens[int(j)]}» ({plots.spanish_number(float(v))})"
         for i, (v, j) in enumerate(zip(values, keys, strict=True))
     )
 

@@ -91,7 +91,7 @@ function mcAfter() {
 
   // ---- Vista por cabezas ----
   const layerSelect = document.getElementById("layer");
-  const boxes = () => [...vis.querySelectorAll("svg > g:last-of-type > rect")].filter((box) => box.getAttribute("height") === box.getAttribute("width"));
+  const boxes = () => [...vis.querySelectorAll(".heads > rect")];
   const isOn = (box, head) => box.getAttribute("fill") === color(head);
 
   const headState = () => {
@@ -120,6 +120,9 @@ function mcAfter() {
     svg.setAttribute("aria-label", `Vista por cabezas de la capa ${layerSelect.value}`);
     svg.querySelector("#attention")?.setAttribute("aria-hidden", "true");
     const layer = layerSelect.value;
+    // BertViz dibuja los cuadros al final; con el teclado se llega antes a ellos que a las palabras.
+    svg.lastElementChild.classList.add("heads");
+    svg.prepend(svg.lastElementChild);
     const squares = boxes();
     svg.style.minWidth = `${Math.max(337, squares.length * 24 + 2)}px`;
     squares.forEach((box, head) => {
@@ -140,7 +143,7 @@ function mcAfter() {
     words.forEach((word, i) => {
       word.classList.add("token");
       word.setAttribute("role", "button");
-      word.setAttribute("aria-label", `${tokens[i]}: ver solo sus líneas`);
+      word.setAttribute("aria-label", `«${tokens[i]}»: ver solo sus líneas`);
       word.addEventListener("focus", () => {
         if (word.matches(":focus-visible")) word.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
       });
@@ -203,7 +206,10 @@ function mcAfter() {
 
   if (!vis.querySelector("svg")) describe(mean(attention[0]), "Media de las cabezas de la primera capa");
   update();
-  layerSelect?.addEventListener("change", () => { status.textContent = headState(); });
+  layerSelect?.addEventListener("change", () => {
+    update(); // BertViz acaba de rehacer el dibujo
+    status.textContent = headState();
+  });
   vis.addEventListener("click", () => { status.textContent = document.getElementById("which").textContent; });
   new ResizeObserver(report).observe(document.querySelector("main"));
 }

@@ -1,0 +1,656 @@
+"""Lo que se enseña: estructura del HTML, texto escapado, pesos de los bloques y errores que enseñan."""
+
+import base64
+import io
+import json
+import re
+import sys
+import warnings
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from PIL import Image
+
+from multicabeza import plots, views
+
+TOKENS = ["the", "cat", "</script><b>", '"><img src=x onerror=alert(1)>', "mat", "`${x}`"]
+ALT = "Figura de prueba con una línea que sube"
+
+
+class Tree(HTMLParser):
+    """Etiquetas y atributos de un bloque, tal como los lee un navegador."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = []
+        self.scripts = []
+        self.text = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script":
+            self.scripts.append(data)
+        self.text.append(data)
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    def data(self):
+        (found,) = re.findall(r'<script type="application/json">(.*?)</script>', self.rawdata_all, re.S)
+        return json.loads(found)
+
+
+def tree(text):
+    made = Tree(text)
+    made.rawdata_all = text
+    return made
+
+
+def figure(height=1.0):
+    return plots.vectors2d({"q": (height, 1)}, limit=4)
+
+
+def weights(n_layers=2, heads=3, n=6, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return torch.softmax(torch.randn(n_layers, heads, n, n, generator=random) * 2, -1)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Lo que se ha enseñado, en orden."""
+    out = []
+    monkeypatch.setattr(views, "display", out.append)
+    return out
+
+
+@pytest.fixture
+def book(monkeypatch):
+    monkeypatch.setenv("MULTICABEZA_BOOK", "1")
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    monkeypatch.delenv("MULTICABEZA_BOOK", raising=False)
+
+
+def only(shown):
+    assert len(shown) == 1
+    return tree(shown[0].data)
+
+
+# --- show ---
+
+
+def test_show_ensena_una_vez_con_alt_y_pie(shown, book):
+    assert views.show(figure(), alt='Un vector «q» & <otro> "más"', caption="Pie <b>") is None
+    block = only(shown)
+    (image,) = block.all("img")
+    assert image["alt"] == 'Un vector «q» & <otro> "más"'
+    assert block.tags[0] == ("figure", {"class": "mc-fig"})
+    assert "Pie <b>" in block.text
+    assert not block.all("b")
+
+
+@pytest.mark.parametrize("alt", [None, "", "   ", "figura"])
+def test_show_exige_decir_lo_que_se_ve(shown, alt):
+    with pytest.raises(ValueError, match="alternativo"):
+        views.show(figure(), alt=alt)
+    assert not shown
+
+
+def test_show_pide_una_figura(shown):
+    with pytest.raises(ValueError, match=r"axes\.figure"):
+        views.show(figure().axes[0], alt=ALT)
+
+
+def test_la_imagen_es_png_de_paleta_opaca_y_ligera(shown, book):
+    views.show(figure(), alt=ALT)
+    (attrs,) = only(shown).all("img")
+    raw = base64.b64decode(attrs["src"].removeprefix("data:image/png;base64,"))
+    image = Image.open(io.BytesIO(raw))
+    assert image.mode == "P"
+    assert "transparency" not in image.info
+    assert image.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert len(image.getcolors()) <= 128
+    assert len(raw) < 20_000
+    assert abs(image.width / image.height - int(attrs["width"]) / int(attrs["height"])) < 0.01
+
+
+def test_show_cierra_las_figuras_de_pyplot(shown):
+    import matplotlib.pyplot as plt
+
+    made, axes = plt.subplots()
+    axes.plot([1, 2])
+    views.show(made, alt=ALT)
+    assert plt.get_fignums() == []
+
+
+def test_un_signo_que_la_letra_no_tiene_no_avisa(shown):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        views.show(plots.heatmap([[1.0]], ["猫"], ["😀"]), alt=ALT)
+
+
+def test_los_estilos_van_dentro_solo_fuera_del_libro(shown, monkeypatch):
+    for value in ("0", "1"):
+        monkeypatch.setenv("MULTICABEZA_BOOK", value)
+        views.show(figure(), alt=ALT)
+    outside, inside = (tree(item.data) for item in shown)
+    assert len(outside.all("style")) == 1
+    assert not inside.all("style")
+
+
+# --- explore en el libro ---
+
+
+def test_explore_dibuja_todos_los_estados_y_ensena_el_primero(shown, book):
+    calls = []
+
+    def draw(a, on):
+        calls.append((a, on))
+        return figure(a if on else -a)
+
+    controls = {"altura <h>": [1, 2, 3.5], "signo": [("más", True), ("menos", False)]}
+    views.explore(draw, controls, alt=lambda a, on: f"Vector de altura {a} con signo {on}", caption="Muévelo.")
+    block = only(shown)
+    data = block.data()
+    assert calls == [(1, True), (1, False), (2, True), (2, False), (3.5, True), (3.5, False)]
+    assert data["sizes"] == [3, 2]
+    assert data["alts"][3] == "Vector de altura 2 con signo False"
+    (image,) = block.all("img")
+    assert image["src"] == data["frames"][data["index"][0]]
+    assert image["alt"] == data["alts"][0]
+    (slider,) = block.all("input")
+    assert (slider["type"], slider["min"], slider["max"], slider["aria-valuetext"]) == ("range", "0", "2", "1")
+    assert json.loads(slider["data-texts"]) == ["1", "2", "3,5"]
+    (select,) = block.all("select")
+    labels = [attrs["for"] for attrs in block.all("label")]
+    assert labels == [slider["id"], select["id"]]
+    assert "altura <h>" in block.text
+    assert {"class": "mc-controls", "hidden": None} in block.all("div")
+    assert {"class": "mc-live", "aria-live": "polite"} in block.all("p")
+
+
+def test_explore_guarda_una_vez_cada_imagen(shown, book):
+    views.explore(lambda a: figure(min(a, 2)), {"a": [1, 2, 3, 4]}, alt=ALT)
+    data = only(shown).data()
+    assert data["index"] == [0, 1, 1, 1]
+    assert len(data["frames"]) == 2
+
+
+def test_explore_con_alt_fijo_dice_el_estado(shown, book):
+    views.explore(figure, {"altura": [1, 2.5, 3]}, alt=ALT)
+    assert only(shown).data()["alts"][1] == f"{ALT} (altura: 2,5)"
+
+
+def test_explore_se_niega_a_pesar_demasiado(shown, book, monkeypatch):
+    monkeypatch.setattr(views, "MAX_EXPLORE_BYTES", 20_000)
+    with pytest.raises(ValueError, match=r"pesa demasiado.*de 9 estados.*límite es 20 KB"):
+        views.explore(figure, {"a": list(range(1, 10))}, alt=ALT)
+    assert not shown
+
+
+def test_explore_exige_que_todos_los_estados_midan_lo_mismo(book):
+    with pytest.raises(ValueError, match="medir lo mismo"):
+        views.explore(lambda a: plots.bars(["a"] * a, [1] * a, xlabel="x"), {"a": [1, 2]}, alt=ALT)
+
+
+@pytest.mark.parametrize(
+    ("controls", "message"),
+    [
+        ({}, "uno o dos controles"),
+        ({"a": [1, 2], "b": [1, 2], "c": [1, 2]}, "uno o dos controles"),
+        ([1, 2], "uno o dos controles"),
+        ({"a": [1]}, "al menos dos"),
+        ({"a": "hola"}, "lista"),
+        ({"a": [1, 1.0]}, "se leen igual"),
+        ({"": [1, 2]}, "vacío"),
+    ],
+)
+def test_explore_explica_los_controles_que_no_valen(controls, message):
+    with pytest.raises(ValueError, match=message):
+        views.explore(figure, controls, alt=ALT)
+
+
+def test_explore_exige_alt(book):
+    with pytest.raises(ValueError, match="alternativo"):
+        views.explore(figure, {"a": [1, 2]}, alt="")
+
+
+# --- explore en un cuaderno vivo ---
+
+
+def test_explore_vivo_cambia_la_imagen_con_el_control(shown, notebook, monkeypatch):
+    import ipywidgets
+
+    monkeypatch.setattr(views, "get_ipython", lambda: object())
+    calls = []
+
+    def draw(a, on):
+        calls.append((a, on))
+        return figure(a if on else -a)
+
+    views.explore(draw, {"a": [1, 2, 3], "b": [True, False]}, alt=lambda a, on: f"Vector de altura {a} y {on}")
+    (box,) = shown
+    slider, menu, picture = box.children
+    assert isinstance(slider, ipywidgets.SelectionSlider)
+    assert isinstance(menu, ipywidgets.Dropdown)
+    assert (slider.description, menu.description) == ("a", "b")
+    assert [label for label, _ in menu.options] == ["sí", "no"]
+    first = picture.value
+    assert "Vector de altura 1 y True" in first
+    slider.value = 2
+    assert "Vector de altura 3 y True" in picture.value
+    menu.value = 1
+    assert "Vector de altura 3 y False" in picture.value
+    slider.value, menu.value = 0, 0
+    assert picture.value == first
+    assert calls.count((1, True)) == 1
+
+
+def test_sin_ipywidgets_explore_sale_dibujado(shown, notebook, monkeypatch):
+    monkeypatch.setattr(views, "get_ipython", lambda: object())
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    views.explore(figure, {"a": [1, 2, 3]}, alt=ALT)
+    block = only(shown)
+    assert block.all("input")
+    assert any("mc-explore" in script for script in block.scripts)
+
+
+# --- Vistas ---
+
+
+def frame_of(block):
+    return block.data()
+
+
+def params_of(document):
+    start = document.index("window.mcParams = ") + len("window.mcParams = ")
+    return json.JSONDecoder().raw_decode(document, start)[0]
+
+
+def test_head_view_guarda_el_marco_sin_crearlo(shown, book):
+    views.head_view(weights(), TOKENS, title="Vista <de> prueba", layer=1, heads=[0, 2])
+    block = only(shown)
+    assert block.tags[0][1]["class"] == "mc-view"
+    assert block.tags[0][1]["data-title"] == "Vista <de> prueba"
+    assert not block.all("iframe")
+    assert len(block.all("noscript")) == 1
+    (button,) = block.all("button")
+    assert "hidden" in button
+    assert "Abrir la vista" in block.text
+    document = frame_of(block)
+    assert document.startswith('<!doctype html><html lang="es">')
+    assert "<title>Vista &lt;de&gt; prueba</title>" in document
+    params = params_of(document)
+    assert (params["layer"], params["heads"]) == (1, [0, 2])
+    assert params["colors"] == list(plots.HEAD_COLORS)
+
+
+def test_los_pesos_viajan_una_vez_y_en_diezmilesimas(shown, book):
+    w = weights()
+    views.head_view(w, TOKENS, title="Vista")
+    document = frame_of(only(shown))
+    (data,) = params_of(document)["attention"]
+    assert data["attn"] == w.double().mul(1e4).round().int().tolist()
+    assert document.count('"attn"') == 1
+    assert document.count('"left_text"') == 1
+    assert "HACK" not in document
+    assert not re.search(r"\d\.\d{5}", json.dumps(params_of(document)))
+
+
+@pytest.mark.parametrize("view", [views.head_view, views.model_view])
+def test_los_tokens_no_pueden_salirse_del_texto(shown, book, view):
+    view(weights(), TOKENS, title="</script><script>alert(1)</script>")
+    block = only(shown)
+    page = block.rawdata_all
+    assert page.count("<script") == 1
+    assert not [attrs for attrs in block.all("img") if "onerror" in attrs]
+    document = frame_of(block)
+    inner = tree(document)
+    assert [attrs.get("src") for attrs in inner.all("img")] == []
+    assert not inner.all("b")
+    assert params_of(document)["tokens"] == TOKENS
+    assert all("alert(1)" not in script for script in inner.scripts if "mcParams =" not in script)
+
+
+def test_todos_los_cambios_a_bertviz_siguen_teniendo_donde_aplicarse():
+    from pathlib import Path
+
+    import bertviz
+
+    for kind, patches in views.BERTVIZ_PATCHES.items():
+        code = (Path(bertviz.__file__).parent / f"{kind}_view.js").read_text("utf8")
+        for old, _ in patches:
+            assert code.count(old) == 1, (kind, old)
+
+
+def test_las_vistas_estan_en_espanol(shown, book):
+    views.head_view(weights(), TOKENS, title="Vista")
+    views.model_view(weights(), TOKENS, title="Modelo")
+    head, model = (frame_of(tree(item.data)) for item in shown)
+    assert '<label for="layer">Capa:</label> <select id="layer" aria-label="Capa">' in head
+    for english in ("Layer:", '"Heads"', '"Layers"', "Layer '", ", Head "):
+        assert english not in head + model
+    assert '"Cabezas"' in model
+
+
+def test_en_el_libro_d3_y_jquery_salen_de_static(shown, book):
+    views.head_view(weights(), TOKENS, title="Vista")
+    document = frame_of(only(shown))
+    assert [a["src"] for a in tree(document).all("script") if "src" in a] == [
+        "%STATIC%jquery.js",
+        "%STATIC%d3.v5.min.js",
+    ]
+    assert not re.search(r"(src|href)=.https?:", document)
+
+
+def test_fuera_del_libro_d3_viaja_dentro_o_va_a_su_direccion(shown, notebook, monkeypatch):
+    views.head_view(weights(), TOKENS, title="Vista")
+    monkeypatch.setattr(views, "_package_file", lambda *_: None)
+    views.head_view(weights(), TOKENS, title="Vista")
+    inside, address = (frame_of(tree(item.data)) for item in shown)
+    assert not [a for a in tree(inside).all("script") if "src" in a]
+    assert "https://d3js.org v5" in inside
+    sources = [a["src"] for a in tree(address).all("script") if "src" in a]
+    assert sources == [views.JQUERY_URL, views.D3_URL]
+    assert all(url.startswith("https://cdnjs.cloudflare.com/") for url in sources)
+
+
+def test_la_vista_dice_en_palabras_lo_que_se_ve(shown, book):
+    w = torch.zeros(1, 2, 2, 2)
+    w[0, :, 0] = torch.tensor([0.2, 0.8])
+    w[0, :, 1] = torch.tensor([0.7, 0.3])
+    views.head_view(w, ["el", "gato"], title="Vista")
+    text = "".join(only(shown).text)
+    assert "«el» → «gato» (0,80); «gato» → «el» (0,70)" in text
+    assert "media de 2 cabezas de la capa 0" in text
+
+
+def test_model_view_con_algunas_capas_y_cabezas(shown, book):
+    w = weights(n_layers=4, heads=5)
+    views.model_view(w, TOKENS, title="Modelo", layers=[1, 3], heads=[0, 4])
+    params = params_of(frame_of(only(shown)))
+    (data,) = params["attention"]
+    assert (params["include_layers"], params["include_heads"], params["total_heads"]) == ([1, 3], [0, 4], 2)
+    assert params["display_mode"] == "light"
+    assert data["attn"] == w[[1, 3]][:, [0, 4]].double().mul(1e4).round().int().tolist()
+
+
+def test_acepta_la_tupla_de_transformers_y_un_modelo(shown, book):
+    w = weights()
+    asked = []
+
+    class Loaded:
+        def attend(self, text):
+            asked.append(text)
+            return TOKENS, w
+
+    views.head_view(w, TOKENS, title="Vista")
+    views.head_view(tuple(layer[None] for layer in w), TOKENS, title="Vista")
+    views.head_view(SimpleNamespace(attentions=tuple(layer[None] for layer in w)), TOKENS, title="Vista")
+    views.head_view(Loaded(), "una frase", title="Vista")
+    assert asked == ["una frase"]
+    data = [params_of(frame_of(tree(item.data)))["attention"] for item in shown]
+    assert data[0] == data[1] == data[2] == data[3]
+
+
+BAD = {
+    "sin atenciones": (lambda w: ((), TOKENS), "eager"),
+    "atenciones None": (lambda w: (None, TOKENS), "eager"),
+    "tupla de None": (lambda w: ((None, None), TOKENS), "eager"),
+    "salida sin atenciones": (lambda w: (SimpleNamespace(attentions=()), TOKENS), "eager"),
+    "tipo": (lambda w: ("hola", TOKENS), "llegó str"),
+    "tupla de otra cosa": (lambda w: ((1, 2), TOKENS), "por cada capa"),
+    "capas distintas": (lambda w: ((w[:1], w[:1, :2]), TOKENS), "misma forma"),
+    "lote": (lambda w: ((w, w), TOKENS), "lote"),
+    "una capa": (lambda w: (w[0], TOKENS), r"weights\[None\]"),
+    "no cuadrada": (lambda w: (w[..., :4], TOKENS), "n, n"),
+    "vacía": (lambda w: (w[:0], TOKENS), "vacíos"),
+    "tokens de menos": (lambda w: (w, TOKENS[1:]), "5 tokens y los pesos son de 6"),
+    "tokens en un texto": (lambda w: (w, "abcdef"), "lista de textos"),
+    "ids": (lambda w: (w, [1, 2, 3, 4, 5, 6]), "convert_ids_to_tokens"),
+    "NaN": (lambda w: (w * float("nan"), TOKENS), "NaN"),
+    "puntuaciones": (lambda w: (w * 7 - 3, TOKENS), "softmax"),
+}
+
+
+@pytest.mark.parametrize("view", [views.head_view, views.model_view])
+@pytest.mark.parametrize("case", BAD)
+def test_las_vistas_explican_lo_que_no_vale(shown, case, view):
+    make, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        view(*make(weights()), title="Vista")
+    assert not shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 2}, "0 a 1"),
+        ({"layer": -1}, "0 a 1"),
+        ({"layer": True}, "layer"),
+        ({"heads": []}, "vacío"),
+        ({"heads": [0, 0]}, "distintos"),
+        ({"heads": [3]}, "0 a 2"),
+        ({"layers": [0], "layer": 1}, "no está entre"),
+        ({"title": " "}, "title"),
+    ],
+)
+def test_head_view_comprueba_lo_que_se_elige(options, message):
+    with pytest.raises(ValueError, match=message):
+        views.head_view(weights(), TOKENS, **{"title": "Vista", **options})
+
+
+def test_una_frase_larga_se_rechaza_y_dice_el_limite():
+    n = views.MAX_VIEW_TOKENS + 1
+    with pytest.raises(ValueError, match=rf"{n} tokens y la vista admite {views.MAX_VIEW_TOKENS}"):
+        views.head_view(weights(1, 1, n), ["a"] * n, title="Vista")
+
+
+def test_demasiadas_lineas_se_rechazan(shown):
+    with pytest.raises(ValueError, match="líneas"):
+        views.model_view(weights(30, 9, 16), ["a"] * 16, title="Vista")
+    views.model_view(weights(30, 9, 16), ["a"] * 16, title="Vista", layers=[0, 1])
+    assert len(shown) == 1
+
+
+def test_una_vista_que_pesa_demasiado_se_rechaza(shown, book):
+    with pytest.raises(ValueError, match="450 KB"):
+        views.head_view(weights(30, 9, 22), ["a"] * 22, title="Vista")
+    assert not shown
+
+
+def test_lo_que_se_ensena_de_bert_cabe_de_sobra(shown, book):
+    """6 capas × 12 cabezas y 12 tokens: como en los capítulos."""
+    views.head_view(weights(6, 12, 12), ["token"] * 12, title="Vista")
+    assert len(only(shown).rawdata_all) < 110_000
+
+
+def test_la_salida_no_hace_avisar_a_ipython(shown, book):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        views.head_view(weights(), TOKENS, title="Vista")
+        views.model_view(weights(), TOKENS, title="Vista")
+    assert all(item.data.startswith("<figure") for item in shown)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "readable"),
+    [
+        (["The", "Ġcat", "Ċ"], ["The", "cat", "↵"]),
+        (["El", "Ġni", "Ã±o"], ["El", "ni", "ño"]),
+        (["▁the", "</w>a", " x "], ["the", "a", "x"]),
+        (["[CLS]", "un", "##believ", ""], ["[CLS]", "un", "##believ", "␣"]),
+        ([" ", "  ", "\t", "\x00"], ["␣", "␣␣", "⇥", "�"]),
+    ],
+)
+def test_tokens_legibles(tokens, readable):
+    assert views.readable_tokens(tokens) == readable
+
+
+# --- predict ---
+
+
+QUESTION = dict(
+    id="02-escala",
+    question="¿Qué pasa con <b>`d_k = 512`</b>?",
+    options=["Nada", "Se satura & punto", "<i>Otra</i>"],
+    answer=1,
+    explanation="Primer párrafo.\n\nSegundo <script>alert(1)</script>.",
+)
+
+
+def test_predict_sin_javascript_tiene_pregunta_opciones_y_respuesta_plegada(shown, book):
+    views.predict(**QUESTION)
+    block = only(shown)
+    assert block.tags[0][1]["class"] == "mc-predict"
+    assert block.tags[0][1]["data-answer"] == "1"
+    assert len(block.all("li")) == 3
+    assert len(block.all("details")) == 1
+    assert not block.all("script")
+    assert not block.all("i")
+    assert not block.all("b")
+    assert len(block.all("code")) == 1
+    text = "".join(block.text)
+    assert "Se satura & punto" in text
+    assert "<script>alert(1)</script>" in text
+
+
+def test_predict_fuera_del_libro_lleva_su_guion(shown, notebook):
+    views.predict(**QUESTION)
+    assert len(only(shown).all("script")) == 1
+
+
+def test_predict_admite_la_respuesta_por_su_texto(shown, book):
+    views.predict(**{**QUESTION, "answer": "Se satura & punto"})
+    assert only(shown).tags[0][1]["data-answer"] == "1"
+
+
+def test_predict_cambia_de_version_si_cambian_las_opciones(shown, book):
+    views.predict(**QUESTION)
+    views.predict(**QUESTION)
+    views.predict(**{**QUESTION, "options": ["Nada", "Se satura", "Otra"]})
+    first, again, other = (tree(item.data).tags[0][1]["data-version"] for item in shown)
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": "Con espacios"}, "minúsculas"),
+        ({"id": '"><b>'}, "minúsculas"),
+        ({"question": ""}, "question"),
+        ({"options": ["una"]}, "2 a 6"),
+        ({"options": "ab"}, "2 a 6"),
+        ({"options": ["a", "a"]}, "repetidas"),
+        ({"options": ["a", " "]}, "vacío"),
+        ({"answer": 3}, "posición"),
+        ({"answer": -1}, "posición"),
+        ({"answer": "no está"}, "posición"),
+        ({"answer": True}, "posición"),
+        ({"explanation": None}, "explanation"),
+    ],
+)
+def test_predict_explica_lo_que_no_vale(change, message):
+    with pytest.raises(ValueError, match=message):
+        views.predict(**{**QUESTION, **change})
+
+
+# --- claim ---
+
+
+@pytest.fixture
+def glued(monkeypatch):
+    """Lo que se guarda con glue, y las afirmaciones de un cuaderno recién abierto."""
+    import myst_nb
+
+    out = {}
+    monkeypatch.setattr(views, "_claims", {})
+    monkeypatch.setattr(myst_nb, "glue", lambda key, value, display: out.__setitem__(key, (value, display)))
+    return out
+
+
+def test_claim_guarda_el_registro_entero(book, glued):
+    views.claim("02-saturacion", torch.tensor(0.25), n=1000, seeds=[0, 1, 2], interval=(0.2, 0.3), control=0.9)
+    assert glued == {
+        "02-saturacion": (0.25, False),
+        "02-saturacion.n": (1000, False),
+        "02-saturacion.seeds": (3, False),
+        "02-saturacion.low": (0.2, False),
+        "02-saturacion.high": (0.3, False),
+        "02-saturacion.control": (0.9, False),
+    }
+    assert all(type(value) in (int, float) for value, _ in glued.values())
+
+
+def test_claim_solo_guarda_lo_que_se_da(book, glued):
+    views.claim("02-a", True)
+    assert glued == {"02-a": (True, False)}
+
+
+def test_claim_fuera_del_libro_no_guarda_nada(notebook, glued):
+    views.claim("02-a", 1)
+    assert glued == {}
+
+
+def test_claim_no_se_registra_dos_veces_pero_la_celda_se_puede_repetir(book, glued, monkeypatch):
+    shell = SimpleNamespace(user_ns={"In": ["", "celda 1"]})
+    monkeypatch.setattr(views, "get_ipython", lambda: shell)
+    views.claim("02-a", 1)
+    views.claim("02-a", 2)
+    assert glued["02-a"] == (2, False)
+    shell.user_ns["In"].append("celda 2")
+    with pytest.raises(ValueError, match="otra celda"):
+        views.claim("02-a", 3)
+
+
+@pytest.mark.parametrize("where", ["0", "1"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"id": "Á"}, "minúsculas"),
+        ({"id": "02.a"}, "minúsculas"),
+        ({"value": float("nan")}, "finito"),
+        ({"value": torch.ones(2)}, "un solo número"),
+        ({"value": [1]}, "llegó list"),
+        ({"n": 0}, "entero positivo"),
+        ({"seeds": 2.5}, "entero positivo"),
+        ({"interval": (2, 1)}, "al revés"),
+        ({"interval": 3}, "inferior"),
+        ({"control": float("inf")}, "finito"),
+    ],
+)
+def test_claim_explica_lo_que_no_vale(monkeypatch, glued, where, options, message):
+    monkeypatch.setenv("MULTICABEZA_BOOK", where)
+    with pytest.raises(ValueError, match=message):
+        views.claim(**{"id": "02-a", "value": 1, **options})
+    assert glued == {}
+
+
+# --- En un kernel de verdad ---
+
+
+def test_una_celda_ensena_la_figura_exactamente_una_vez(monkeypatch, book):
+    """La celda entera, en un intérprete de IPython: ni la figura ni el valor devuelto salen otra vez."""
+    shell = InteractiveShell.instance()
+    from IPython.utils.capture import capture_output
+
+    with capture_output() as captured:
+        result = shell.run_cell(
+            "import multicabeza as mc\n"
+            "from multicabeza import plots\n"
+            'mc.show(plots.bars(["a", "b"], [1, 2], xlabel="x"), alt="Dos barras: la segunda es el doble")'
+        )
+    InteractiveShell.clear_instance()
+    assert result.success
+    assert result.result is None
+    assert len(captured.outputs) == 1
+    assert "<figure" in captured.outputs[0].data["text/html"]
+    assert captured.stderr == ""
