@@ -22,6 +22,7 @@ NEEDED = {
     "copybutton.css": 'class="highlight',
     "design-tabs.js": "sd-tab-set",
     "sphinx-design.min.css": 'class="sd-',
+    "tex-chtml.js": 'class="math',
 }
 # De MathJax, lo que usa una página: el programa, sus letras y las extensiones que carga al necesitarlas.
 MATHJAX_PARTS = ("tex-chtml.js", "output/chtml/fonts", "input/tex/extensions")

@@ -43,7 +43,7 @@ def _merge(app: Sphinx, env: BuildEnvironment, docnames: set[str], other: BuildE
     _wanted(env).update({name: value for name, value in _wanted(other).items() if name in docnames})
 
 
-def _check(app: Sphinx, env: BuildEnvironment) -> None:
+def check_claims(app: Sphinx, env: BuildEnvironment) -> None:
     """Detiene la construcción si un cuaderno no ha medido lo que otra página quiere mostrar.
 
     Raises:
@@ -73,5 +73,5 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", _note)
     app.connect("env-purge-doc", _purge)
     app.connect("env-merge-info", _merge)
-    app.connect("env-updated", _check)
+    app.connect("env-updated", check_claims)
     app.connect("doctree-resolved", _write_commas)
