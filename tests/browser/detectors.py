@@ -21,12 +21,14 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 # Palabras de la interfaz de Sphinx, el tema, MyST-NB, BertViz y Jupyter que se quedan en inglés si nadie las traduce.
 ENGLISH = re.compile(
     r"\b(search|contents|next|previous|copy|copied|toggle|show|hide|hidden|download|theme|link to|launch|layers?|heads?"
-    r"|attention|logo|main|page|print|close|open|skip to|back to top|light|dark|color mode|system settings|navigation"
+    r"|attention|main|page|print|close|open|skip to|back to top|light|dark|color mode|system settings|navigation"
     r"|results?|please|loading|source|edit|suggest|permalink|symbols|table of|index|settings|fullscreen|file|issue"
     r"|repository|click|select|expand|collapse|breadcrumbs?|sidebar|made with|by the|copyright|last updated|theme by"
-    r"|preparing|did not match|matching|the|this|your|you|and|with|for)\b",
+    r"|preparing|did not match|matching|this|your|you|and|with|for)\b|^logo$",
     re.IGNORECASE,
 )
+# Citas, archivos, tokens especiales y parejas «token → token» no son interfaz.
+QUOTED = re.compile(r"«[^»]*»|“[^”]*”|`[^`]*`|\w+\.(?:ipynb|whl|py|md)\b|\[\w+\]|\S+ → [^\s;]+")
 
 LOCAL = ("http://127.0.0.1:", "data:", "blob:", "about:", "file:")
 
@@ -167,9 +169,12 @@ def english(page: Page) -> list[str]:
               return texts;
             }"""
         )
-        # Lo citado («the cat sat») es texto del autor: se mira lo demás.
+        # Las palabras que la vista dibuja son las de la frase, no las de la interfaz.
+        tokens = frame.evaluate("() => window.mcParams?.tokens ?? []")
         for where, text in texts:
-            bare = re.sub(r"«[^»]*»|“[^”]*”|`[^`]*`|\w+\.(?:ipynb|whl|py)\b|\[\w+\]", " ", text)
+            bare = QUOTED.sub(" ", text)
+            for token in sorted(tokens, key=len, reverse=True):
+                bare = re.sub(rf"(?<!\w){re.escape(token)}(?!\w)", " ", bare)
             if match := ENGLISH.search(bare):
                 found.append(f"{where}: «{text[:80]}» ({match[0]})")
     return sorted(set(found))
