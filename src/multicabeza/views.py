@@ -29,7 +29,8 @@ from PIL import Image
 from multicabeza import plots
 
 WEB = Path(__file__).parent / "web"
-DPI = 160  # puntos por pulgada de las imágenes
+DPI = 160  # puntos por pulgada de las imágenes quietas
+FRAME_DPI = 144  # y de los estados de `explore`, que son muchos
 PIXELS_PER_INCH = 110  # a qué tamaño se ven: 4,8 pulgadas son 528 px
 PALETTE_SIZE = 128
 
@@ -100,7 +101,7 @@ def _script_json(value) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _png(figure: Figure) -> tuple[str, int, int]:
+def _png(figure: Figure, dpi: int = DPI) -> tuple[str, int, int]:
     """La figura como PNG de paleta en una dirección `data:`, y el tamaño al que se ve (ancho, alto en px)."""
     if not isinstance(figure, Figure):
         hint = " Pasa la figura, no los ejes: axes.figure." if hasattr(figure, "figure") else ""
@@ -109,9 +110,10 @@ def _png(figure: Figure) -> tuple[str, int, int]:
     with warnings.catch_warnings():
         # Un token puede traer signos que la letra no tiene: se dibuja el hueco, sin aviso en la página.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
-        figure.savefig(raw, format="png", dpi=DPI, facecolor="white")
+        figure.savefig(raw, format="png", dpi=dpi, facecolor="white")
     image = Image.open(raw).convert("RGB")
-    palette = image.quantize(PALETTE_SIZE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    # «Cobertura máxima»: el blanco queda blanco y ningún color de línea se pierde por ocupar poco.
+    palette = image.quantize(PALETTE_SIZE, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     out = io.BytesIO()
     palette.save(out, format="PNG", optimize=True)
     width, height = (round(side * PIXELS_PER_INCH) for side in figure.get_size_inches())
@@ -277,7 +279,7 @@ def _explore_html(draw, options, alt, caption_html) -> str:
     for done, state in enumerate(states, 1):
         values = [value for _, value in state]
         alts.append(_state_alt(alt, labels, [text for text, _ in state], values))
-        source, *now = _png(draw(*values))
+        source, *now = _png(draw(*values), FRAME_DPI)
         size = size or now
         if now != size:
             raise ValueError(
@@ -482,12 +484,22 @@ BERTVIZ_PATCHES = {
         ("""'Layer ' + config.layers[layerIndex] + ", Head " + config.heads[headIndex]""",
          """'Cabeza ' + config.layers[layerIndex] + "." + config.heads[headIndex]"""),
         ("const DIV_WIDTH = 970;",
-         "const DIV_WIDTH = Math.min(970, Math.max(innerWidth - 22, 40 + 24 * params.include_heads.length, 316));"),
+         "const DIV_WIDTH = Math.min(970, Math.max(innerWidth - 22, 38 + 23 * params.include_heads.length, 312));"),
         ("7 * (12 / config.totalHeads)", "Math.min(9, 7 * (12 / config.totalHeads))"),
         ("x = leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8;",
          "x = Math.max(MIN_X, leftPos + THUMBNAIL_PADDING - DETAIL_WIDTH + 8);"),
     ),
 }  # fmt: skip
+
+
+def _bertviz_call(name: str) -> Callable:
+    """La función de BertViz con ese nombre, o un error que dice cómo instalarlo."""
+    try:
+        return getattr(import_module("bertviz"), name)
+    except ImportError:
+        raise ImportError(
+            "Falta BertViz, que dibuja esta vista. Instálalo con «%pip install bertviz==1.4.1»."
+        ) from None
 
 
 def _bertviz(kind: str, page: str) -> tuple[str, str, dict]:
@@ -604,9 +616,7 @@ def head_view(
     if layer not in layers:
         raise ValueError(f"La capa {layer} no está entre las que se pueden elegir: {layers}.")
     _check_lines(n_heads * n * n)
-    from bertviz import head_view as bertviz_head_view
-
-    page = bertviz_head_view(
+    page = _bertviz_call("head_view")(
         attention=[w[None] for w in weights.mul(1e4).round().div(1e4)], tokens=list(tokens), prettify_tokens=False,
         layer=layer, heads=heads, include_layers=layers, html_action="return",
     ).data  # fmt: skip
@@ -641,9 +651,7 @@ def model_view(
     layers = _choice(layers, n_layers, "layers")
     heads = _choice(heads, n_heads, "heads")
     _check_lines(len(layers) * len(heads) * n * n)
-    from bertviz import model_view as bertviz_model_view
-
-    page = bertviz_model_view(
+    page = _bertviz_call("model_view")(
         attention=[w[None] for w in weights.mul(1e4).round().div(1e4)], tokens=list(tokens), prettify_tokens=False,
         display_mode="light", include_layers=layers, include_heads=heads, html_action="return",
     ).data  # fmt: skip
@@ -760,10 +768,10 @@ def claim(
 ) -> None:  # fmt: skip
     """Registra una afirmación medida, para la página de afirmaciones comprobadas. Fuera del libro solo comprueba.
 
-    En el libro guarda con «glue» de MyST-NB una clave por dato, que `book/afirmaciones` lee con
-    `` {glue:text}`/notebooks/02_atencion.ipynb::ID:.2f` ``: `ID` (el valor), `ID.n`, `ID.seeds` (cuántas),
-    `ID.low` e `ID.high` (el intervalo) e `ID.control`. Solo existen las claves de lo que se ha dado, de modo que
-    pedir una que falta hace fallar la construcción.
+    En el libro guarda con «glue» de MyST-NB una clave por dato: `ID` (el valor), `ID.n`, `ID.seeds` (cuántas), `ID.low`
+    e `ID.high` (el intervalo) e `ID.control`. `book/afirmaciones` los lee con
+    `` {glue:text}`/notebooks/02_atencion.ipynb::ID:.2f` ``; el formato del final hace falta siempre (`:.0f` para los
+    enteros). Solo existen las claves de lo que se ha dado: pedir una que falta hace fallar la construcción con -W.
 
     Args:
         id: nombre único en el cuaderno, por ejemplo «02-saturacion» (minúsculas sin acento, cifras y guiones).

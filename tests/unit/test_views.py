@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import math
 import re
 import sys
 import warnings
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
-from PIL import Image
+from PIL import Image, ImageChops
 
 from multicabeza import plots, views
 
@@ -120,6 +121,22 @@ def test_la_imagen_es_png_de_paleta_opaca_y_ligera(shown, book):
     assert len(image.getcolors()) <= 128
     assert len(raw) < 20_000
     assert abs(image.width / image.height - int(attrs["width"]) / int(attrs["height"])) < 0.01
+
+
+def test_la_paleta_no_cambia_los_colores():
+    """Con doce líneas de doce colores, ningún punto se aleja mucho de su color."""
+    made = plots.lines(
+        range(20),
+        {f"cabeza {k}": [k + math.sin(x) for x in range(20)] for k in range(12)},
+        xlabel="x",
+        ylabel="y",
+    )
+    raw = io.BytesIO()
+    made.savefig(raw, dpi=views.DPI, facecolor="white")
+    source, *_ = views._png(made)
+    shown = Image.open(io.BytesIO(base64.b64decode(source.split(",")[1]))).convert("RGB")
+    difference = ImageChops.difference(Image.open(raw).convert("RGB"), shown)
+    assert max(high for _, high in difference.getextrema()) <= 40
 
 
 def test_show_cierra_las_figuras_de_pyplot(shown):
@@ -471,6 +488,12 @@ def test_lo_que_se_ensena_de_bert_cabe_de_sobra(shown, book):
     """6 capas × 12 cabezas y 12 tokens: como en los capítulos."""
     views.head_view(weights(6, 12, 12), ["token"] * 12, title="Vista")
     assert len(only(shown).rawdata_all) < 110_000
+
+
+def test_sin_bertviz_se_dice_como_instalarlo(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bertviz", None)
+    with pytest.raises(ImportError, match="pip install bertviz"):
+        views.head_view(weights(), TOKENS, title="Vista")
 
 
 def test_la_salida_no_hace_avisar_a_ipython(shown, book):
