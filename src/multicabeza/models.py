@@ -12,12 +12,16 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import logging
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import time
+import urllib.parse
+import urllib.request
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -353,20 +357,40 @@ def _wheel_folder(spec: Pretrained) -> Path | None:
 
 def _hub_folder(spec: Pretrained, notes: Sequence[str] = ()) -> Path:
     """Carpeta de la caché de Hugging Face con la revisión fijada; la descarga si hace falta y está permitido."""
-    try:
-        from huggingface_hub import hf_hub_download
+    import huggingface_hub
 
-        offline = os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in {"1", "ON", "YES", "TRUE"}
+    offline = os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in {"1", "ON", "YES", "TRUE"}
+    local = offline or not _hub_answers()
+    log = logging.getLogger("huggingface_hub")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
         paths = {
-            name: Path(hf_hub_download(spec.repo, name, revision=spec.revision, local_files_only=offline))
+            name: Path(huggingface_hub.hf_hub_download(spec.repo, name, revision=spec.revision, local_files_only=local))
             for name in spec.hub_files
         }
-    except Exception as error:  # sin red, sin permiso, sin disco…: el lector necesita saber qué hacer, no cuál de ellas
-        raise ModelUnavailableError(_how_to_get(spec, type(error).__name__, notes)) from None
+    except Exception as error:  # sin permiso, sin disco, a medias…: el lector necesita saber qué hacer
+        reason = "HF_HUB_OFFLINE está puesta" if offline else "no hay red" if local else type(error).__name__
+        raise ModelUnavailableError(_how_to_get(spec, reason, notes)) from None
+    finally:
+        log.setLevel(level)
     for name, expected in spec.hub_files.items():
         if expected:
             _check_file(paths[name], expected, "Bórralo y vuelve a cargar el modelo: se descargará otra vez.")
     return paths["config.json"].parent
+
+
+def _hub_answers() -> bool:
+    """Si el hub tiene dirección desde aquí. Sin red ahorra los 25 segundos de reintentos de huggingface_hub."""
+    from huggingface_hub.constants import ENDPOINT
+
+    if urllib.request.getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urllib.parse.urlsplit(ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True
 
 
 def _hub_origin(spec: Pretrained) -> str:
@@ -676,15 +700,15 @@ def _load_weights(
 @contextmanager
 def _no_progress_bar():
     """Sin la barra «Loading weights» de transformers, que dura una décima."""
-    from transformers.utils import logging
+    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    shown = is_progress_bar_enabled()
+    disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            enable_progress_bar()
 
 
 def _load_fast_tokenizer(folder: Path) -> Any:

@@ -453,6 +453,7 @@ def fake_hub(monkeypatch, folder: Path) -> list[dict]:
         return str(folder / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(models, "_hub_answers", lambda: True)
     return calls
 
 
@@ -472,6 +473,16 @@ def test_hub_uses_pinned_revision_and_respects_offline(copy, monkeypatch, tmp_pa
     assert "4 bits" not in loaded.source
     assert {call["revision"] for call in calls} == {models.SMOLLM2.revision}
     assert {call["local_files_only"] for call in calls} == {offline}
+
+
+def test_without_network_fails_at_once(wheel, monkeypatch):
+    """Sin red ni HF_HUB_OFFLINE no se reintenta nada: el mismo error, con el motivo, y sin ruido en inglés."""
+    uninstall(monkeypatch)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(models.urllib.request, "getproxies", dict)
+    monkeypatch.setattr(models.socket, "getaddrinfo", lambda *_: (_ for _ in ()).throw(OSError("sin DNS")))
+    with pytest.raises(ModelUnavailableError, match="no hay red"):
+        models.load_smollm2()
 
 
 @pytest.mark.parametrize("spec", [models.MINILM, models.BERT_BASE, models.SMOLLM2])
