@@ -1,0 +1,268 @@
+"""Los registros: medidas que no caben en vivo, guardadas en `results/*.json` con lo necesario para rehacerlas.
+
+    python -m multicabeza.toys.records 02_saturation     # rehace uno
+    python -m multicabeza.toys.records                   # los rehace todos («make results»)
+
+Cada registro lleva el comando que lo rehace, las versiones, las semillas, los valores y una huella del código que lo
+hizo. La huella no depende de comentarios ni docstrings: corregir una frase no obliga a repetir una hora de cálculo.
+"""
+
+import ast
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+import tokenize
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Cómo se hace un registro.
+
+    Attributes:
+        function: «módulo:función» dentro de `multicabeza.toys`; recibe las semillas y devuelve los valores.
+        code: de qué código depende: archivos de `multicabeza`, o «archivo:nombre» para una sola definición.
+        seeds: las semillas, distintas de las que se usaron para ajustar el experimento.
+        minutes: lo que tarda, más o menos, con dos núcleos.
+    """
+
+    function: str
+    code: tuple[str, ...]
+    seeds: tuple[int, ...]
+    minutes: float
+
+
+_ATTENTION = tuple(
+    f"attention.py:{name}"
+    for name in ("scaled_dot_product_attention", "_effective_mask", "_attend", "_explicit_attention")
+)
+
+RECIPES = {
+    "02_saturation": Recipe("saturation:record", ("toys/saturation.py",), tuple(range(10, 15)), 0.1),
+    "02_scale": Recipe("lookup:record", ("toys/lookup.py", *_ATTENTION), tuple(range(10, 16)), 10),
+    "02_causal": Recipe(
+        "leak:record", ("toys/leak.py", *_ATTENTION, "attention.py:causal_mask"), tuple(range(10, 18)), 3
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """Un registro leído de su archivo."""
+
+    id: str
+    command: str
+    versions: dict[str, str]
+    seeds: list[int]
+    code: list[str]
+    code_hash: str
+    values: dict[str, Any]
+
+
+# --- La huella del código --------------------------------------------------------------------------------------------
+
+
+def essential_code(source: str) -> str:
+    """Quita de un programa lo que no se ejecuta: comentarios, docstrings y líneas en blanco.
+
+    Trabaja sobre el texto, no sobre el árbol sintáctico, para dar lo mismo en todas las versiones de Python.
+
+    Args:
+        source: código Python.
+
+    Returns:
+        Las líneas que quedan.
+    """
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                for row in range(first.lineno, first.end_lineno + 1):
+                    lines[row - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def _source_of(reference: str) -> str:
+    """El texto de un archivo de `multicabeza`, o solo el de una de sus definiciones («archivo:nombre»)."""
+    file, _, name = reference.partition(":")
+    source = (PACKAGE / file).read_text(encoding="utf-8")
+    if not name:
+        return source
+    for node in ast.parse(source).body:
+        if getattr(node, "name", None) == name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+    raise ValueError(f"«{file}» ya no define «{name}»: actualiza RECIPES en toys/records.py.")
+
+
+def code_hash(code: Sequence[str]) -> str:
+    """Huella (SHA-256) del código de un registro, sin comentarios ni docstrings.
+
+    Args:
+        code: referencias como las de `Recipe.code`.
+
+    Returns:
+        64 cifras hexadecimales.
+    """
+    digest = hashlib.sha256()
+    for reference in code:
+        digest.update(f"{reference}\n{essential_code(_source_of(reference))}\n".encode())
+    return digest.hexdigest()
+
+
+def is_current(record: Record) -> bool:
+    """Dice si el código de hoy es el que hizo el registro."""
+    recipe = RECIPES.get(record.id)
+    return recipe is not None and record.code_hash == code_hash(recipe.code) and record.seeds == list(recipe.seeds)
+
+
+# --- Leer ------------------------------------------------------------------------------------------------------------
+
+
+def results_folders() -> list[Path]:
+    """Dónde se buscan los registros: dentro del paquete instalado y, si no, en `results/` del repositorio."""
+    return [PACKAGE / "results", PACKAGE.parents[1] / "results"]
+
+
+def load_record(name: str, folders: Sequence[Path] | None = None) -> Record:
+    """Lee un registro.
+
+    Args:
+        name: su nombre, sin «.json».
+        folders: dónde buscar; si falta, donde diga `results_folders`.
+
+    Returns:
+        El registro.
+
+    Raises:
+        FileNotFoundError: si no está.
+        ValueError: si el archivo no es un registro entero.
+    """
+    folders = results_folders() if folders is None else folders
+    path = next((folder / f"{name}.json" for folder in folders if (folder / f"{name}.json").is_file()), None)
+    if path is None:
+        known = sorted({file.stem for folder in folders if folder.is_dir() for file in folder.glob("*.json")})
+        raise FileNotFoundError(
+            f"No hay ningún registro «{name}». Los que hay: {', '.join(known) or 'ninguno'}. "
+            f"Si el nombre es correcto, hazlo con: {_command(name)}"
+        )
+    remake = f"Rehazlo con: {_command(name)}"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"El registro «{name}» está dañado: no es JSON entero ({error}). {remake}") from None
+    fields = Record.__dataclass_fields__
+    missing = [field for field in fields if not isinstance(data, dict) or field not in data]
+    if missing:
+        raise ValueError(f"El registro «{name}» está incompleto: le falta {', '.join(missing)}. {remake}")
+    if data["id"] != name:
+        raise ValueError(
+            f"El archivo del registro «{name}» contiene otro, «{data['id']}»: le cambiaron el nombre. {remake}"
+        )
+    return Record(**{field: data[field] for field in fields})
+
+
+# --- Hacer -----------------------------------------------------------------------------------------------------------
+
+
+def _command(name: str) -> str:
+    return f"python -m multicabeza.toys.records {name}"
+
+
+def make_record(name: str) -> Record:
+    """Hace un registro: ejecuta su experimento con todas sus semillas. No escribe nada.
+
+    Args:
+        name: una clave de `RECIPES`.
+
+    Returns:
+        El registro.
+
+    Raises:
+        ValueError: si no hay receta con ese nombre.
+    """
+    import torch
+
+    if name not in RECIPES:
+        raise ValueError(f"No sé hacer el registro «{name}». Los que sé hacer: {', '.join(RECIPES)}.")
+    recipe = RECIPES[name]
+    before = code_hash(recipe.code)
+    module, function = recipe.function.split(":")
+    values = getattr(import_module(f"multicabeza.toys.{module}"), function)(list(recipe.seeds))
+    if code_hash(recipe.code) != before:
+        raise ValueError(f"El código de «{name}» cambió mientras se ejecutaba: vuelve a hacerlo.")
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    return Record(name, _command(name), versions, list(recipe.seeds), list(recipe.code), before, values)
+
+
+def write_record(record: Record, folder: Path) -> Path:
+    """Escribe un registro de una vez: si algo falla a medias, el anterior queda como estaba.
+
+    Args:
+        record: el registro.
+        folder: la carpeta, que debe existir.
+
+    Returns:
+        La ruta del archivo.
+
+    Raises:
+        ValueError: si hay un NaN o un infinito, que no caben en JSON.
+    """
+    text = json.dumps(asdict(record), ensure_ascii=False, indent=1, allow_nan=False)
+    # Una lista de números, en una línea: se lee mejor y los cambios se ven.
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text)
+    path = folder / f"{record.id}.json"
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as draft:
+        try:
+            draft.write(text + "\n")
+            draft.flush()
+            os.fsync(draft.fileno())
+            os.chmod(draft.name, 0o644)
+            os.replace(draft.name, path)
+        except BaseException:
+            Path(draft.name).unlink(missing_ok=True)
+            raise
+    return path
+
+
+def main(names: Sequence[str]) -> None:
+    """Rehace los registros que se pidan, o todos, y los escribe en `results/` del repositorio."""
+    folder = results_folders()[-1]
+    if not folder.is_dir():
+        raise SystemExit(
+            f"No encuentro la carpeta {folder.name}/ del repositorio: los registros se rehacen desde un clon."
+        )
+    unknown = [name for name in names if name not in RECIPES]
+    if unknown:
+        raise SystemExit(f"No sé hacer {', '.join(unknown)}. Los que sé hacer: {', '.join(RECIPES)}.")
+    names = list(names) or list(RECIPES)
+    print(f"{len(names)} registros, unos {sum(RECIPES[name].minutes for name in names):.0f} minutos.", flush=True)
+    for name in names:
+        start = time.perf_counter()
+        path = write_record(make_record(name), folder)
+        print(f"{path.name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
