@@ -2,7 +2,8 @@
 
 Cómo está hecho, de abajo arriba:
 
-- `sandbox.py` ejecuta la respuesta en un hilo aparte, con límite de tiempo y de memoria, y deja el cuaderno como estaba;
+- `sandbox.py` ejecuta la respuesta en un hilo aparte, con límites, y deja el cuaderno como estaba;
+- `compare.py` copia y compara tensores;
 - `hints.py` convierte en una frase lo que se ve mal cuando no hay una pista mejor;
 - `framework.py` define qué es una comprobación (casos, referencia, errores conocidos) y la corrige;
 - `ch01.py`, `ch02.py`…: una tabla por capítulo. Aquí solo hay datos.

@@ -367,8 +367,8 @@ EMBED = Check(
         KnownMistake(
             "una fila arriba",
             lambda ids, table, positions: table[ids - 1] + positions,
-            "Cada token toma el vector del anterior en el vocabulario. Los números de token ya empiezan en 0: no restes "
-            "nada.",
+            "Cada token toma el vector del anterior en el vocabulario. Los números de token ya empiezan en 0: no "
+            "restes nada.",
         ),
     ),
 )

@@ -346,8 +346,14 @@ def _matrix_mask(generator):
 
 
 def _padding(generator):
-    """Máscara (lote, 1, 1, n_k): la misma para todas las cabezas y consultas de una frase."""
-    return Call(_batch(generator), {"mask": _random_mask(generator, 2, 5)[:, None, None, :]})
+    """Máscara (lote, 1, 1, n_k): la misma para todas las cabezas y consultas de una frase.
+
+    Hay filas con puntuaciones cercanas a −25 y a +25: tapar con −10 no es tapar.
+    """
+    query, key, value = _batch(generator)
+    key[..., 0] = 5.0
+    query[..., 0] = 14.0 * (-1.0) ** torch.arange(query.shape[-2])
+    return Call((query, key, value), {"mask": _random_mask(generator, 2, 5)[:, None, None, :]})
 
 
 def _fill(scores, mask, value=float("-inf")):
@@ -463,6 +469,12 @@ SDPA = Check(
             lambda query, key, value, mask=None: _both(_softmax(_fill(_scores(query, key), mask, 0.0)), value),
             "Las claves prohibidas siguen recibiendo peso: pusiste su puntuación a 0 (o multiplicaste por la máscara), "
             "y la exponencial de 0 es 1. Para que no pese nada, la puntuación debe ser −∞.",
+        ),
+        KnownMistake(
+            "número poco negativo",
+            lambda query, key, value, mask=None: _both(_softmax(_fill(_scores(query, key), mask, -10.0)), value),
+            "Las claves prohibidas pesan algo, y a veces mucho: las tapas con un número que no es lo bastante bajo, y "
+            "hay puntuaciones más bajas todavía. Usa −∞, que está por debajo de todas.",
         ),
         KnownMistake(
             "booleana sumada",
@@ -708,8 +720,8 @@ PADDING = Check(
         KnownMistake(
             "una posición por frase",
             lambda lengths, n: _as_keys(torch.arange(n) == torch.as_tensor(lengths)[:, None] - 1),
-            "Solo queda visible el último token de cada frase. Deja visibles también todos los que van delante: compara "
-            "con «<», no con «==».",
+            "Solo queda visible el último token de cada frase. Deja visibles también todos los que van delante: "
+            "compara con «<», no con «==».",
         ),
         KnownMistake(
             "no admite listas",

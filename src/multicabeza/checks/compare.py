@@ -1,4 +1,4 @@
-"""Copiar, comparar y reconocer tensores: primero el tipo, después la forma, después que sea finito, y por fin los valores."""
+"""Copiar y comparar tensores: primero el tipo, después la forma, después que sea finito, y por fin los valores."""
 
 import torch
 from torch import Tensor
@@ -6,6 +6,7 @@ from torch import Tensor
 # Margen de los valores según la anchura del resultado, que no se juzga: 16 bits redondean más.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DEFAULT_TOLERANCE = 1e-4
+LARGEST = 10**6  # elementos; de un resultado mayor que cualquiera de los nuestros se guarda solo la forma
 
 
 def kind(tensor: Tensor) -> str:
@@ -29,8 +30,10 @@ def copy(value):
 def snapshot(value):
     """Lo devuelto, tal como estaba: tensores corrientes (sin gradiente ni subclase, en la CPU) y tuplas."""
     if isinstance(value, Tensor):
-        with torch.no_grad():
-            plain = value.detach().as_subclass(Tensor)
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():  # una subclase no cuenta su versión
+            if value.numel() > LARGEST:
+                return torch.empty(value.shape, dtype=value.dtype, device="meta")
+            plain = (value if type(value) is Tensor else Tensor.as_subclass(value, Tensor)).detach()
             plain = plain.to_dense() if plain.layout is not torch.strided else plain
             return plain.cpu().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
@@ -41,7 +44,8 @@ def snapshot(value):
 def equal(mine, kept) -> bool:
     """¿Sigue siendo igual una entrada?"""
     if isinstance(kept, Tensor):
-        return isinstance(mine, Tensor) and mine.shape == kept.shape and torch.equal(mine.detach(), kept)
+        same_kind = isinstance(mine, Tensor) and (mine.shape, mine.dtype) == (kept.shape, kept.dtype)
+        return same_kind and torch.equal(mine.detach(), kept)
     return mine == kept
 
 

@@ -7,14 +7,17 @@ con cada error conocido, de modo que la pista nombra el fallo. Si no es ninguno 
 
 import inspect
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 
 import torch
 
-from . import hints, sandbox
+from . import compare, hints, sandbox
 from .compare import copy, difference, equal, in_double, snapshot, torch_is_sane
+
+sandbox.WATCHED += [compare, hints, sandbox, sys.modules[__name__]]  # una respuesta tampoco cambia esto
 
 ROUNDS = 2  # cada caso se sortea dos veces: quien recuerda la respuesta de unas formas falla con otros números
 

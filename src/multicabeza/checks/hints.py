@@ -37,7 +37,7 @@ ADVICE = (
     (
         r"shapes cannot be multiplied|size mismatch|must match|doesn't match|Expected size|cannot be broadcast|"
         r"expanded size|is invalid for input of size|dot : expected",
-        "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la pareja que falla.",
+        "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la que falla.",
     ),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
@@ -78,7 +78,10 @@ class Raised:
     @classmethod
     def describe(cls, error: BaseException, answer: Callable) -> "Raised":
         """Resume `error` sin quedarse con él (retendría las variables de la respuesta)."""
-        message = next(iter(str(error).strip().splitlines()), "")
+        try:
+            message = next(iter(str(error).strip().splitlines()), "")
+        except Exception:
+            message = ""
         steps = list(_walk(error.__traceback__))
         theirs = [step for step in steps if not step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)]
         name = getattr(answer, "__name__", type(answer).__name__)
@@ -170,14 +173,14 @@ def wrong_arity(check, answer: Callable, calls: Sequence) -> str:
     """Los parámetros no son los del enunciado (vacío si lo son)."""
     try:
         signature = inspect.signature(answer)
-    except (ValueError, TypeError):  # algunas funciones escritas en C no la declaran
+    except Exception:  # algunas funciones escritas en C no la declaran
         return ""
     for call in calls:
         try:
             signature.bind(*call.args, **call.kwargs)
         except TypeError:
             return (
-                f"Tu función recibe {signature} y el enunciado pide {check.signature}. "
+                f"Tu función recibe {_short(str(signature))} y el enunciado pide {check.signature}. "
                 "Deja los mismos parámetros y en el mismo orden, con sus valores por omisión."
             )
     return ""
@@ -285,16 +288,17 @@ def error(raised: Raised, at: str) -> str:
 def not_a_tuple(value, count: int) -> str:
     """Se pedían varios resultados."""
     came = f"{len(value)} resultados" if isinstance(value, tuple) else "None" if value is None else "uno solo"
-    return f"El enunciado pide {count} resultados, separados por una coma tras `return`, y llegó {came}. Devuélvelos todos."
+    return f"Se piden {count} resultados, separados por una coma tras `return`, y llegó {came}. Devuélvelos todos."
 
 
 def wrong_type(value, expected, which: str) -> str:
     """Llegó otra clase de cosa."""
     if isinstance(value, Tensor) and isinstance(expected, Tensor):
         if kind(expected) == "bool":
-            return f"{which} son números ({value.dtype}) y se esperaban booleanos. Devuelve una comparación, o usa `.bool()`."
+            came = f"números ({value.dtype})"
+            return f"{which} contiene {came} y se esperaban booleanos. Devuelve una comparación, o usa `.bool()`."
         came = "booleanos" if kind(value) == "bool" else "números complejos"
-        return f"{which} son {came} y se esperaban números reales. Busca la operación que cambia el tipo."
+        return f"{which} contiene {came} y se esperaban números reales. Busca la operación que cambia el tipo."
     if value is None:
         return "Tu función no devuelve nada (None). Termina con `return` y lo que has calculado."
     if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
@@ -307,5 +311,7 @@ def wrong_type(value, expected, which: str) -> str:
             "Haz la cuenta con torch, o convierte el final con `torch.as_tensor(…)`."
         )
     if isinstance(value, list | tuple):
-        return f"{which} es una {'lista' if isinstance(value, list) else 'tupla'} de Python y se esperaba un tensor. Conviértela con `torch.tensor(…)` o `torch.stack(…)`."
+        came = "una lista" if isinstance(value, list) else "una tupla"
+        how = "Conviértela con `torch.tensor(…)` o `torch.stack(…)`."
+        return f"{which} es {came} de Python y se esperaba un tensor. {how}"
     return f"{which} es {type(value).__name__} y se esperaba un tensor. Mira qué escribes tras `return`."

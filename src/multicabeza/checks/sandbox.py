@@ -9,8 +9,8 @@ sale. Un bucle que se traga todas las excepciones recibe otra, cuyo constructor 
 gastar procesador ni pedir más memoria. Una espera dentro de C (`time.sleep(1e9)`) no se puede cortar: se la abandona y
 se detendrá al despertar.
 
-Lo que no cubre: una sola operación de C que no suelta el intérprete (`sum(range(10**12))`) también retiene al vigilante;
-ahí solo queda reiniciar el kernel.
+Lo que no cubre: una sola operación de C que no suelta el intérprete (`sum(range(10**12))`) también retiene al
+vigilante; ahí solo queda reiniciar el kernel.
 """
 
 import builtins
@@ -59,6 +59,16 @@ class _Park(Interrupted):
         lock.acquire()
 
 
+class _Worker(threading.Thread):
+    """Un hilo que no protesta si la excepción del vigilante le llega cuando ya se iba."""
+
+    def run(self):
+        try:
+            super().run()
+        except Interrupted:
+            pass
+
+
 def answering() -> bool:
     """¿Es este el hilo en el que corre ahora una respuesta?"""
     return getattr(_thread_notes, "answering", False)
@@ -101,18 +111,19 @@ def run_limited(steps: Sequence[Callable], *, seconds: float | None = None, mega
 
     def work():
         _thread_notes.answering = True
-        try:
-            for step in steps:
-                result = step()
-                if expired.is_set():
-                    return
-                results.append(result)
-        except Interrupted:
-            pass
-        finally:
-            done.set()
+        while not done.is_set():  # si la excepción del vigilante llega tarde, se recoge aquí
+            try:
+                for step in steps[len(results) :]:
+                    if expired.is_set():
+                        break
+                    result = step()
+                    if not expired.is_set():
+                        results.append(result)
+                done.set()
+            except Interrupted:
+                continue
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = _Worker(target=work, daemon=True)
     reason, start, base = None, time.monotonic(), _resident_bytes()
     with _muted(thread):
         thread.start()
@@ -128,19 +139,19 @@ def run_limited(steps: Sequence[Callable], *, seconds: float | None = None, mega
         finally:
             if reason is not None:
                 expired.set()
-                _end(thread)
+                _end(thread, done)
     finished = list(results)
     return finished + [Stopped(reason or "tiempo")] * (len(steps) - len(finished))
 
 
-def _end(thread: threading.Thread) -> None:
+def _end(thread: threading.Thread, done: threading.Event) -> None:
     """Saca al hilo de donde esté; si se resiste, lo aparca."""
     for exception in (_Stop, _Park):
         until = time.monotonic() + 0.4
-        while thread.is_alive() and time.monotonic() < until:
+        while not done.is_set() and time.monotonic() < until:
             _throw(thread, exception)
-            thread.join(0.005)
-    if thread.is_alive():  # duerme en C, o está aparcado: lo primero que verá al despertar es esto
+            done.wait(0.005)
+    if not done.is_set():  # duerme en C, o está aparcado: lo primero que verá al despertar es esto
         _throw(thread, _Stop)
 
 
@@ -248,8 +259,17 @@ def guarded() -> Iterator[list[str]]:
     finally:
         missing = object()
         for owner, names in saved:
-            for name, value in names.items():
-                private = name.startswith("_") and owner is not torch.Tensor
-                if not private and vars(owner).get(name, missing) is not value:
-                    setattr(owner, name, value)
-                    replaced.append(f"{owner.__name__.rpartition('.')[2]}.{name}")
+            now = dict(vars(owner))
+            # En un módulo, un nombre nuevo es algo que se cargó tarde; en Tensor, un método que tapa al heredado.
+            changed = {name for name in now.keys() - names.keys() if owner is torch.Tensor}
+            changed |= {name for name in names if now.get(name, missing) is not names[name] and _watched(owner, name)}
+            for name in sorted(changed):
+                if name in names:
+                    setattr(owner, name, names[name])
+                else:
+                    delattr(owner, name)
+                replaced.append(f"{owner.__name__.rpartition('.')[2]}.{name}")
+
+
+def _watched(owner: ModuleType | type, name: str) -> bool:
+    return owner is torch.Tensor or not name.startswith("_")
