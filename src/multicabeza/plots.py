@@ -948,3 +948,72 @@ def transformer_map(n_layers: int = 6) -> Figure:
     box(0.42, 5.88, 2.5, 0.4, "softmax", pale)
     axes.text(3.02, 5.88, "qué token viene después", ha="left", va="center", fontsize=9, color=MUTED)
     return figure
+
+
+@with_style
+def attention_plane(query, keys, values, weights, *, names: Sequence[str] | None = None) -> Figure:
+    """Una consulta del plano, con lo que puntúa, lo que pesa y la salida que resulta.
+
+    Arriba, a la izquierda la consulta y las claves; a la derecha los valores y la salida, que es su media ponderada y
+    por eso no sale del polígono que forman. Abajo, una barra por clave con su peso y, al lado, su puntuación q·k.
+
+    Args:
+        query: (2,) la consulta.
+        keys: (n_k, 2) las claves, hasta seis.
+        values: (n_k, 2) los valores.
+        weights: (n_k,) los pesos; suman 1.
+        names: n_k nombres cortos; por defecto 1, 2, 3…
+
+    Returns:
+        `Figure` con los ejes siempre en los mismos límites.
+
+    Raises:
+        ValueError: si las formas no casan o los pesos no suman 1.
+    """
+    query, weights = _array(query, "query", 1), _array(weights, "weights", 1)
+    keys, values = _array(keys, "keys", 2), _array(values, "values", 2)
+    n_k = len(weights)
+    if query.shape != (2,) or keys.shape != (n_k, 2) or values.shape != (n_k, 2) or not 1 <= n_k <= 6:
+        raise ValueError(
+            f"Se esperaban query (2,), keys y values (n_k, 2) y weights (n_k,), con n_k de 1 a 6; llegaron "
+            f"{query.shape}, {keys.shape}, {values.shape} y {weights.shape}."
+        )
+    if abs(float(weights.sum()) - 1) > 1e-4 or (weights < 0).any():
+        raise ValueError("Los pesos deben ser no negativos y sumar 1: ¿son puntuaciones sin softmax?")
+    names = _labels(names, n_k, "names") if names is not None else [str(i + 1) for i in range(n_k)]
+    figure = new_figure(WIDTH, 4.6)
+    top, bottom = figure.subfigures(2, 1, height_ratios=(2.7, 0.5 + 0.42 * n_k))
+    planes = top.subplots(1, 2)
+    limit = 1.3 * max(1.0, float(np.abs(keys).max()), float(np.abs(values).max()))
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 13, "shrinkA": 0, "shrinkB": 0}
+    for axes, title in zip(planes, ("consulta y claves", "valores y salida"), strict=True):
+        axes.set_aspect("equal")
+        axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[], yticks=[])
+        axes.axhline(0, color=GRID, linewidth=1, zorder=0)
+        axes.axvline(0, color=GRID, linewidth=1, zorder=0)
+        axes.spines[:].set_visible(True)
+        axes.spines[:].set_color(GRID)
+        axes.set_xlabel(title)
+    for i, (key, value, name) in enumerate(zip(keys, values, names, strict=True)):
+        color = HEAD_COLORS[i]
+        planes[0].add_patch(FancyArrowPatch((0, 0), tuple(key), color=color, linewidth=2.2, **arrow))
+        planes[0].text(*(1.16 * key), name, color=text_color(color), weight="bold", ha="center", va="center")
+        planes[1].plot(*value, "o", color=color, markersize=8, zorder=3)
+        planes[1].text(*(1.2 * value), name, color=text_color(color), weight="bold", ha="center", va="center")
+    shown = query / max(1.0, float(np.hypot(*query)) / (0.98 * limit))  # una consulta larga se dibuja hasta el borde
+    planes[0].add_patch(FancyArrowPatch((0, 0), tuple(shown), color=INK, linewidth=3, zorder=4, **arrow))
+    order = np.argsort(np.arctan2(*(values - values.mean(0)).T))
+    planes[1].fill(*values[order].T, facecolor=GRID, alpha=0.45, zorder=0)
+    planes[1].plot(*(weights @ values), "*", color=INK, markersize=16, zorder=5)
+    axes = bottom.subplots()
+    axes.barh(range(n_k), weights, color=HEAD_COLORS[:n_k], height=0.6)
+    for i, (score, weight) in enumerate(zip(keys @ query, weights, strict=True)):
+        axes.text(weight + 0.02, i, spanish_number(float(weight)), va="center")
+        axes.text(1.36, i, spanish_number(float(score)), va="center", ha="right", color=MUTED)
+    axes.text(1.36, -0.85, "q·k", va="center", ha="right", color=MUTED)
+    axes.set_yticks(range(n_k), names)
+    axes.set(xlim=(0, 1.38), ylim=(n_k - 0.5, -1.2), xlabel="peso de cada clave", xticks=(0, 0.25, 0.5, 0.75, 1))
+    axes.spines["bottom"].set_bounds(0, 1)
+    axes.grid(False)
+    decimal_comma(axes)
+    return figure
