@@ -340,7 +340,8 @@ class KVCache:
     deja de crecer. Ocupa 2 · batch · g · d_k números por token guardado.
 
     Fuente:
-        Shazeer (2019), §2.4 (generación incremental); Xiao et al. (2024), §3 (ventana con sumideros).
+        Shazeer (2019), §2.4 (generación incremental); Xiao et al. (2024), §3.2 (ventana con sumideros; ellos renumeran
+        las posiciones dentro de la caché, aquí son las absolutas).
     """
 
     def __init__(self, window: int | None = None, num_sinks: int = 0) -> None:
@@ -486,7 +487,7 @@ class RotaryEmbedding(nn.Module):
     transformers: es lo mismo con las columnas en otro orden.
 
     Fuente:
-        Su et al. (2021), «RoFormer», §3.2.2, ec. 15 y 34.
+        Su et al. (2021), «RoFormer», §3.2.2 (la rotación) y §3.4.2 (cómo se calcula).
     """
 
     def __init__(self, head_dim: int, base: float = 10000.0) -> None:
@@ -733,11 +734,12 @@ class MultiHeadAttention(nn.Module):
                     "Esta caché guarda las claves de otra capa. Cada capa necesita la suya: "
                     "caches = [KVCache() for _ in layers]."
                 )
-            cache._layer = weakref.ref(self)
         if mask is not None:
             n_q = x.shape[1]
             n_k = context.shape[1] if context is not None else n_q if cache is None else cache.num_keys(n_q)
             _check_mask(mask, x.shape[0], self.num_heads, n_q, n_k, x.device, cached=n_k - n_q if cache else 0)
+        if cache is not None:
+            cache._layer = weakref.ref(self)
 
     def _check_sequence(self, name: str, x: Tensor, length: str) -> None:
         _check_tensor(name, x)

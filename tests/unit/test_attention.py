@@ -193,6 +193,7 @@ def test_causal_attention_does_not_leak_the_future():
     assert (before[:, :, -1] - after[:, :, -1]).abs().min() > 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("per_head", [False, True])
 def test_a_query_without_keys_gives_zeros_and_finite_gradients(need_weights, per_head):
@@ -207,7 +208,8 @@ def test_a_query_without_keys_gives_zeros_and_finite_gradients(need_weights, per
     if need_weights:
         assert torch.equal(result[1][0, -1, 2], torch.zeros(N, dtype=torch.float64))
         torch.testing.assert_close(result[1], expected_weights, **EXACT)
-    gradients = torch.autograd.grad(output.square().sum(), inputs)
+    with torch.autograd.detect_anomaly():  # ni siquiera un NaN intermedio que luego se borre
+        gradients = torch.autograd.grad(output.square().sum(), inputs)
     expected = torch.autograd.grad(expected_output.square().sum(), inputs)
     for gradient, reference in zip(gradients, expected, strict=True):
         assert gradient.isfinite().all()
@@ -480,6 +482,16 @@ def test_silent_queries_write_nothing(need_weights, bias):
     assert gradient.isfinite().all()
 
 
+def test_a_query_silent_in_one_head_keeps_the_others():
+    """Con máscara por cabeza, sólo calla quien no ve nada en ninguna: aquí la cabeza 1 no aporta y el resto sí."""
+    layer, x = make_layer(), randn(BATCH, N, D_MODEL)
+    mask = torch.ones(BATCH, H, N, N, dtype=torch.bool)
+    mask[:, 1] = False
+    heads, _ = formula(*(split_heads(t, H) for t in layer.qkv_proj(x).chunk(3, dim=-1)), mask)
+    expected = layer.out_proj(merge_heads(heads))
+    torch.testing.assert_close(layer(x, mask=mask), expected, **EXACT)
+
+
 def test_a_whole_empty_sequence_gives_zeros():
     """Longitud 0 en un lote con relleno: ni NaN ni contagio a las demás secuencias."""
     layer, x = make_layer(), randn(BATCH, N, D_MODEL)
@@ -573,8 +585,9 @@ def test_cache_survives_a_change_of_gradient_mode():
     layer, x = make_layer(), randn(BATCH, LONG, D_MODEL)
     expected = layer(x, is_causal=True)
     cache, pieces = KVCache(), []
-    modes = [torch.inference_mode, torch.no_grad, torch.enable_grad, torch.no_grad, torch.inference_mode]
-    for mode, piece in zip(modes, x.split([4, 1, 2, 3, 1], dim=1), strict=True):
+    inference, no_grad, grad = torch.inference_mode, torch.no_grad, torch.enable_grad
+    modes = [inference, inference, no_grad, no_grad, inference, grad, no_grad]
+    for mode, piece in zip(modes, x.split([2, 1, 1, 2, 1, 2, 2], dim=1), strict=True):
         with mode():
             pieces.append(layer(piece, cache=cache, is_causal=True).detach().clone())
     torch.testing.assert_close(torch.cat(pieces, dim=1), expected, **EXACT)
