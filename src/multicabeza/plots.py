@@ -367,6 +367,7 @@ def heatmap(
     _put_title(figure, title)
     if colorbar:
         bar = figure.colorbar(image, cax=axes.inset_axes((1.03, 0, 0.045, 1)))
+        figure.get_layout_engine().set(w_pad=0.14)  # los números de la escala caben siempre
         bar.ax.yaxis.set_major_formatter(CommaFormatter(useMathText=True))
         bar.outline.set_visible(False)
     return figure
@@ -677,13 +678,27 @@ def vectors2d(
     axes.spines[:].set_color(GRID)
     axes.tick_params(color=GRID)
 
+    # Los nombres van junto a la punta; el que caería sobre otro se aparta en vertical. Medidas en puntos, aproximadas.
+    taken: list[tuple[float, float, float]] = []
+    points_per_unit = 0.78 * WIDTH * 72 / (2 * limit)
+
     def name_at(name: str, value: np.ndarray, color: str) -> None:
         norm = float(np.hypot(*value)) or 1.0
         ux, uy = value / norm
+        width = 7.5 * len(name)
+        side = "left" if ux > 0.35 else "right" if ux < -0.35 else "center"
+        x = value[0] * points_per_unit + 9 * ux + {"left": width / 2, "right": -width / 2, "center": 0}[side]
+        y = value[1] * points_per_unit + 9 * uy + (7 if uy > 0.35 else -7 if uy < -0.35 else 0)
+        shifts = (0, 14, -14, 28, -28)
+        free = [
+            shift for shift in shifts
+            if all(abs(x - a) > (width + w) / 2 or abs(y + shift - b) > 13 for a, b, w in taken)
+        ]  # fmt: skip
+        shift = free[0] if free else 0
+        taken.append((x, y + shift, width))
         axes.annotate(
-            name, value, xytext=(9 * ux, 9 * uy), textcoords="offset points",
-            fontweight="bold", color=text_color(color),
-            ha="left" if ux > 0.35 else "right" if ux < -0.35 else "center",
+            name, value, xytext=(9 * ux, 9 * uy + shift), textcoords="offset points",
+            fontweight="bold", color=text_color(color), ha=side,
             va="bottom" if uy > 0.35 else "top" if uy < -0.35 else "center", annotation_clip=False,
         ).set_in_layout(False)  # fmt: skip
 

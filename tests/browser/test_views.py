@@ -121,7 +121,7 @@ def check_lines(frame, layer, on):
     weights = attention_weights()[layer]
     for head, i, j, opacity in found:
         expected = round(float(weights[head, i, j]), 4) if on[head] else 0
-        assert opacity * sum(on) == pytest.approx(expected, abs=1.0001e-4 if on[head] else 0)
+        assert opacity * sum(on) == pytest.approx(expected, abs=1e-9)
     assert frame.evaluate(SHOWN) == on
 
 

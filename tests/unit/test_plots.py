@@ -1,5 +1,6 @@
 """Figuras: paleta legible para todos, coma decimal, tamaños de teléfono y errores que enseñan."""
 
+import io
 import warnings
 
 import matplotlib as mpl
@@ -79,7 +80,8 @@ def drawn(figure):
     """Dibuja la figura sin dejar pasar ningún aviso y la devuelve."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure.canvas.draw()
+        figure.savefig(io.BytesIO())
+        figure.draw_without_rendering()
     return figure
 
 
@@ -135,10 +137,16 @@ def test_text_color_oscurece_lo_justo(color):
 FIGURES = {
     "heatmap": lambda: plots.heatmap(weights(), TOKENS, TOKENS, title="Pesos"),
     "heatmap grande": lambda: plots.heatmap(weights(30), signed=True, annotate=False),
+    "posiciones": lambda: plots.heatmap(
+        np.sin(np.outer(np.arange(30), np.linspace(0.1, 2, 48))), signed=True, title="Posiciones sinusoidales"
+    ),
     "lines": lambda: plots.lines([1, 2, 4], {"a": [0.1, 0.2, 0.3]}, xlabel="x", ylabel="y"),
     "bars": lambda: plots.bars(["a", "b"], [0.25, -0.5], xlabel="x"),
     "arcs": lambda: plots.arcs(TOKENS, weights()[2], query=2),
     "vectors2d": lambda: plots.vectors2d({"q": (0.5, 1.5)}),
+    "matrix_map": lambda: plots.matrix_map(np.outer([1, 2, 3], [0.1, 0.2]), xlabel="dimensión", ylabel="posición"),
+    "paired_dots": lambda: plots.paired_dots(["a", "b"], [0.1, 0.2], [0.3, 0.1], names=("con", "sin"), xlabel="x"),
+    "transformer_map": lambda: plots.transformer_map(6),
     "head_grid": lambda: plots.head_grid(torch.stack([torch.stack([weights()] * 4)] * 3)),
 }
 
@@ -233,6 +241,33 @@ def test_los_vectores_no_mueven_los_ejes():
         figure = drawn(plots.vectors2d({"una consulta de nombre largo": vector}, limit=1.2))
         places.append(figure.axes[0].get_position().bounds)
     assert np.allclose(places, places[0])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nada_se_sale_de_la_figura(name):
+    figure = drawn(FIGURES[name]())
+    page = figure.bbox
+    outside = set()  # las marcas que quedan fuera del eje no se dibujan
+    for axis in figure.findobj(mpl.axis.Axis):
+        low, high = sorted(axis.get_view_interval())
+        outside |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
+    for text in figure.findobj(mpl.text.Text):
+        if text.get_text().strip() and text.get_visible() and text not in outside:
+            box = text.get_window_extent()
+            assert box.x0 >= page.x0 - 1, text
+            assert box.x1 <= page.x1 + 1, text
+            assert box.y0 >= page.y0 - 1, text
+            assert box.y1 <= page.y1 + 1, text
+
+
+@pytest.mark.parametrize("angle", range(0, 360, 15))
+def test_los_nombres_de_los_vectores_no_se_pisan(angle):
+    vectors = {"consulta": (2 * np.cos(np.radians(angle)), 2 * np.sin(np.radians(angle)))}
+    figure = drawn(plots.vectors2d({**vectors, "clave 1": (1, 1), "clave 2": (-1, 0.3)}, limit=2.6))
+    boxes = [t.get_window_extent() for t in figure.axes[0].texts]
+    assert len(boxes) == 3
+    for i, box in enumerate(boxes):
+        assert not any(box.shrunk(0.9, 0.8).overlaps(other.shrunk(0.9, 0.8)) for other in boxes[i + 1 :])
 
 
 @pytest.mark.parametrize(
