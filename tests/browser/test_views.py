@@ -267,9 +267,17 @@ def test_sin_d3_queda_el_texto(visit, urls):
     assert frame.locator("#words tbody tr").count() == N
 
 
-def test_sin_intersectionobserver_hay_un_boton(visit, urls):
+@pytest.mark.parametrize(
+    "script",
+    [
+        "delete window.IntersectionObserver;",
+        "Object.defineProperty(navigator, 'connection', { value: { saveData: true } });",
+    ],
+    ids=["sin IntersectionObserver", "ahorro de datos"],
+)
+def test_si_no_se_abre_sola_hay_un_boton(visit, urls, script):
     page, _ = visit("about:blank")
-    page.add_init_script("delete window.IntersectionObserver;")
+    page.add_init_script(script)
     page.goto(urls["libro"])
     block = page.locator(".mc-view").first
     block.scroll_into_view_if_needed()
