@@ -1,0 +1,187 @@
+"""Los cuadernos en el gemelo de Colab: cada uno solo, en una carpeta vacía, con sus versiones y hasta el final.
+
+Las pruebas van en orden: primero sin el módulo, luego la celda de preparación lo instala desde la rueda que tiene al
+lado, y después se ejecutan todos. El gemelo se deja como recién creado al empezar.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from datetime import datetime
+from pathlib import Path
+
+import colab_twin
+import hygiene
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+NOTEBOOKS = hygiene.notebooks()
+CELL_LIMIT = 600  # segundos: solo para que una celda que no acaba no pare las pruebas
+
+
+@pytest.fixture(scope="module")
+def before() -> colab_twin.Packages:
+    """Los paquetes del gemelo, recién creado."""
+    return colab_twin.pristine()
+
+
+@pytest.fixture(scope="module")
+def kernel(before, tmp_path_factory) -> str:
+    """Un núcleo de Jupyter que arranca el Python del gemelo."""
+    home = tmp_path_factory.mktemp("jupyter")
+    folder = home / "kernels" / "gemelo"
+    folder.mkdir(parents=True)
+    argv = [str(colab_twin.PYTHON), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (folder / "kernel.json").write_text(json.dumps({"argv": argv, "display_name": "Gemelo", "language": "python"}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(home))
+        for name in ("PYTHONPATH", "MULTICABEZA_BOOK", "MULTICABEZA_STRICT", "MPLBACKEND"):
+            patch.delenv(name, raising=False)
+        yield "gemelo"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """La rueda del módulo, hecha con lo que ya está instalado (sin red)."""
+    folder = tmp_path_factory.mktemp("rueda")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    done = subprocess.run(command, cwd=colab_twin.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+    (path,) = folder.glob("multicabeza-*.whl")
+    return path
+
+
+def run(book: nbformat.NotebookNode, kernel: str, folder: Path) -> nbformat.NotebookNode:
+    """Ejecuta un cuaderno entero en esa carpeta y devuelve sus celdas con salidas y tiempos."""
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(book, kernel_name=kernel, resources=resources, timeout=CELL_LIMIT, record_timing=True)
+    return client.execute()
+
+
+def cells_of(*sources: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+
+
+def setup_of(path: Path) -> str:
+    return dict(hygiene.Notebook.read(path).cells("code"))["preparacion"]
+
+
+def seconds(cell: nbformat.NotebookNode) -> float:
+    """Lo que tardó una celda."""
+    times = cell.metadata.get("execution", {})
+    start, end = (times.get(f"iopub.status.{state}") for state in ("busy", "idle"))
+    return (parse_time(end) - parse_time(start)).total_seconds() if start and end else 0.0
+
+
+def parse_time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@pytest.fixture(scope="module")
+def installed(before, kernel, wheel, tmp_path_factory) -> tuple[nbformat.NotebookNode, colab_twin.Packages]:
+    """Ejecuta la celda de preparación con la rueda al lado: el cuaderno ejecutado y los paquetes de después."""
+    folder = tmp_path_factory.mktemp("con_rueda")
+    (folder / wheel.name).write_bytes(wheel.read_bytes())
+    probe = "print(mc.causal_mask(2).tolist(), 'site-packages' in mc.__file__)"
+    book = run(cells_of(setup_of(NOTEBOOKS[0]), probe), kernel, folder)
+    return book, colab_twin.packages()
+
+
+# --- El entorno ---
+
+
+def test_twin_has_the_versions_of_colab(before):
+    """Las versiones son las fijadas, y no está nada de lo que debe traer la instalación."""
+    pins = re.findall(r"^([\w.-]+)==(\S+)", colab_twin.PINS.read_text("utf-8"), re.M)
+    assert {"ipywidgets", "ipython", "ipykernel", "numpy", "matplotlib", "transformers", "torch"} <= dict(pins).keys()
+    for name, version in pins:
+        assert before[name].split("+")[0] == version, name
+    assert not {"multicabeza", "bertviz"} & before.keys()
+
+
+def test_wheel_carries_everything(wheel):
+    """La rueda lleva todos los ficheros del módulo y los registros de results/."""
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    source = colab_twin.ROOT / "src"
+    tracked = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert {path.relative_to(source).as_posix() for path in tracked} <= packed
+    records = [path for path in (colab_twin.ROOT / "results").rglob("*.json")]
+    assert {f"multicabeza/results/{p.relative_to(colab_twin.ROOT / 'results').as_posix()}" for p in records} <= packed
+
+
+# --- Sin el módulo ---
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_setup_without_the_module_says_what_to_do(kernel, tmp_path, path):
+    """Sin módulo ni rueda, el primer mensaje (y el único) dice qué descargar y dónde ponerlo."""
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(CellExecutionError) as caught:
+        run(nbformat.read(tmp_path / path.name, 4), kernel, tmp_path)
+    assert caught.value.ename == "ImportError"
+    for words in ("Falta el módulo «multicabeza»", "multicabeza-….whl", "Colab", "vuelve a ejecutar esta celda"):
+        assert words in caught.value.evalue
+    assert "No module named" not in caught.value.traceback, "el error de debajo también se enseña"
+
+
+# --- Con la rueda al lado ---
+
+
+def test_setup_installs_the_wheel_beside_it(installed):
+    """La celda de preparación instala la rueda que tiene al lado y el módulo funciona sin reiniciar."""
+    book, after = installed
+    assert {"multicabeza", "bertviz"} <= after.keys()
+    (output,) = book.cells[1].outputs
+    assert output.text == "[[True, False], [True, True]] True\n"
+    assert "ERROR" not in "".join(str(output) for output in book.cells[0].outputs)
+
+
+def test_install_replaces_nothing(before, installed):
+    """La instalación solo añade paquetes: los de Colab se quedan como estaban."""
+    _, after = installed
+    changed = {name: (version, after.get(name)) for name, version in before.items() if after.get(name) != version}
+    assert not changed
+
+
+# --- Todos los cuadernos ---
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_notebook_runs_alone(installed, kernel, tmp_path, path, capsys):
+    """Solo, en una carpeta vacía, llega al final; se imprime cuánto tardó y su celda más lenta."""
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    book = run(nbformat.read(tmp_path / path.name, 4), kernel, tmp_path)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code), "hay celdas sin ejecutar"
+    assert not code[0].outputs, "con el módulo instalado, la preparación no dice nada"
+    slowest = max(code, key=seconds)
+    with capsys.disabled():
+        print(
+            f"\n{path.parent.name}/{path.stem}: {sum(map(seconds, code)):.1f} s en {len(code)} celdas; "
+            f"la más lenta, «{slowest.id}», {seconds(slowest):.1f} s"
+        )
+
+
+def test_failing_cell_is_a_failure(installed, kernel, tmp_path):
+    """Un cuaderno con `1/0` no pasa por bueno."""
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        run(cells_of("import multicabeza", "1/0"), kernel, tmp_path)
+
+
+def test_both_models_load_in_the_twin(installed, kernel, tmp_path):
+    """Con las versiones de Colab, los modelos se cargan de la rueda o de la caché y dan pesos; la caché crece."""
+    source = (
+        "import multicabeza as mc\n"
+        "from multicabeza.models import forward_with_cache\n"
+        "bert, smol = mc.load_bert(), mc.load_smollm2()\n"
+        "print(bert.attend('the cat')[1].shape, smol.attend('the cat')[1].shape)\n"
+        "ids = smol.tokenizer('the cat', return_tensors='pt')['input_ids']\n"
+        "print(forward_with_cache(smol.model, ids)[1].get_seq_length())"
+    )
+    book = run(cells_of(source), kernel, tmp_path)
+    printed = "".join(o.text for o in book.cells[0].outputs if o.output_type == "stream" and o.name == "stdout")
+    assert printed == "torch.Size([6, 12, 4, 4]) torch.Size([30, 9, 2, 2])\n2\n"
