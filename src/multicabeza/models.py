@@ -25,8 +25,8 @@ import urllib.request
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +130,8 @@ class LoadedModel:
         source: de dónde salen los pesos, en una frase; dice si son una aproximación de 4 bits.
     """
 
-    model: Any
-    tokenizer: Any
+    model: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
     source: str
 
     def attend(self, text: str, add_special_tokens: bool = True) -> tuple[list[str], Tensor]:
@@ -523,32 +523,32 @@ def _undo_rope_order(weight: Tensor, num_heads: int) -> Tensor:
 def _gguf_config(reader: Any) -> dict[str, Any]:
     """El `config.json` que corresponde a los metadatos de un GGUF de arquitectura LLaMA."""
 
-    def field(name: str) -> Any:
+    def value(name: str) -> Any:
         return reader.fields[name].contents()
 
-    if field("general.architecture") != "llama":
+    if value("general.architecture") != "llama":
         raise ValueError(f"Se esperaba un GGUF de arquitectura «llama» y es «{field('general.architecture')}».")
-    width, num_heads = field("llama.embedding_length"), field("llama.attention.head_count")
+    width, num_heads = value("llama.embedding_length"), value("llama.attention.head_count")
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": len(field("tokenizer.ggml.tokens")),
+        "vocab_size": len(value("tokenizer.ggml.tokens")),
         "hidden_size": width,
-        "intermediate_size": field("llama.feed_forward_length"),
-        "num_hidden_layers": field("llama.block_count"),
+        "intermediate_size": value("llama.feed_forward_length"),
+        "num_hidden_layers": value("llama.block_count"),
         "num_attention_heads": num_heads,
-        "num_key_value_heads": field("llama.attention.head_count_kv"),
+        "num_key_value_heads": value("llama.attention.head_count_kv"),
         "head_dim": width // num_heads,
         "hidden_act": "silu",
-        "max_position_embeddings": field("llama.context_length"),
-        "rms_norm_eps": round(field("llama.attention.layer_norm_rms_epsilon"), 10),
-        "rope_theta": field("llama.rope.freq_base"),
+        "max_position_embeddings": value("llama.context_length"),
+        "rms_norm_eps": round(value("llama.attention.layer_norm_rms_epsilon"), 10),
+        "rope_theta": value("llama.rope.freq_base"),
         "attention_bias": False,
         "mlp_bias": False,
         "tie_word_embeddings": all(tensor.name != "output.weight" for tensor in reader.tensors),
-        "bos_token_id": field("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": field("tokenizer.ggml.eos_token_id"),
-        "pad_token_id": field("tokenizer.ggml.padding_token_id"),
+        "bos_token_id": value("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": value("tokenizer.ggml.eos_token_id"),
+        "pad_token_id": value("tokenizer.ggml.padding_token_id"),
         "torch_dtype": "float32",
     }
 
@@ -556,14 +556,14 @@ def _gguf_config(reader: Any) -> dict[str, Any]:
 def _gguf_tokenizer(reader: Any) -> dict[str, str]:
     """Los dos ficheros del tokenizador; `tokenizer.json` sale idéntico, byte a byte, al publicado."""
 
-    def field(name: str) -> Any:
+    def value(name: str) -> Any:
         return reader.fields[f"tokenizer.{name}"].contents()
 
-    tokens, control = field("ggml.tokens"), 3
+    tokens, control = value("ggml.tokens"), 3
     added = [
         {"id": i, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": True}
-        for i, (token, kind) in enumerate(zip(tokens, field("ggml.token_type"), strict=True)) if kind == control
+        for i, (token, kind) in enumerate(zip(tokens, value("ggml.token_type"), strict=True)) if kind == control
     ]  # fmt: skip
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     digits = {"type": "Digits", "individual_digits": True}
@@ -586,16 +586,16 @@ def _gguf_tokenizer(reader: Any) -> dict[str, str]:
             "byte_fallback": False,
             "ignore_merges": False,
             "vocab": {token: i for i, token in enumerate(tokens)},
-            "merges": field("ggml.merges"),
+            "merges": value("ggml.merges"),
         },
     }
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": tokens[field("ggml.bos_token_id")],
-        "eos_token": tokens[field("ggml.eos_token_id")],
-        "unk_token": tokens[field("ggml.unknown_token_id")],
-        "pad_token": tokens[field("ggml.padding_token_id")],
-        "chat_template": field("chat_template"),
+        "bos_token": tokens[value("ggml.bos_token_id")],
+        "eos_token": tokens[value("ggml.eos_token_id")],
+        "unk_token": tokens[value("ggml.unknown_token_id")],
+        "pad_token": tokens[value("ggml.padding_token_id")],
+        "chat_template": value("chat_template"),
         "model_max_length": reader.fields["llama.context_length"].contents(),
         "clean_up_tokenization_spaces": False,
     }
@@ -655,7 +655,8 @@ def _put_in_place(draft: Path, copy: Path, sha256: str) -> None:
     try:
         if os.path.exists(copy) and _damage(copy, sha256):
             aside = Path(tempfile.mkdtemp(prefix=f".{copy.name}.", dir=copy.parent))
-            copy.rename(aside / "dañada")
+            with suppress(FileNotFoundError):  # otro proceso la ha apartado antes
+                copy.rename(aside / "dañada")
         draft.rename(copy)
     except OSError:
         if _damage(copy, sha256):
@@ -668,8 +669,9 @@ def _put_in_place(draft: Path, copy: Path, sha256: str) -> None:
 def _sweep(copy: Path) -> None:
     """Borra lo que dejaron las conversiones interrumpidas hace más de una hora."""
     for leftover in copy.parent.glob(f".{copy.name}.*"):
-        if time.time() - leftover.stat().st_mtime > 3600:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(FileNotFoundError):  # otro proceso acaba de ponerle su nombre
+            if time.time() - leftover.stat().st_mtime > 3600:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 # --- Montar modelo y tokenizador -------------------------------------------------------------------------------------

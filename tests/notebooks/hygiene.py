@@ -430,7 +430,7 @@ def chapter_shape(book: Notebook) -> list[str]:
         "la tabla de conceptos clave (término, definición, para qué sirve)",
     )
     wanted(any(calls(tree, "mc.predict") for tree in code), "un «Antes de ejecutar, predice» (mc.predict)")
-    think = re.search(r"^#+ [^\n]*Piensa como quien investiga.*?(?=^## |\Z)", text, re.M | re.S | re.I)
+    think = re.search(r"^(#+ [^\n]*|\*\*)Piensa como quien investiga.*?(?=^## |\Z)", text, re.M | re.S | re.I)
     wanted(think, "«Piensa como quien investiga»")
     if think:
         wanted("<details>" in think[0], "el desplegable de «Piensa como quien investiga»")
@@ -438,7 +438,17 @@ def chapter_shape(book: Notebook) -> list[str]:
     wanted(has_heading("Resumen"), "«Resumen»")
     wanted(has_heading("Errores frecuentes"), "«Errores frecuentes»")
     wanted(f"../exercises/{book.path.name}" in text, "el enlace a sus ejercicios")
-    own = ("dónde estamos", "la idea en", "conceptos", "piensa como", "resumen", "errores frec", "ejercicios", "repaso")
+    own = (
+        "dónde estamos",
+        "la idea en",
+        "conceptos",
+        "piensa como",
+        "resumen",
+        "errores frec",
+        "ejercicios",
+        "repaso",
+        "para practicar",
+    )
     sections = [t for level, t in headings(book) if level == 2 and not t.lower().startswith(own)]
     wanted(4 <= len(sections) <= 8, f"un número de secciones entre 4 y 8: hay {len(sections)}")
     return faults

@@ -327,6 +327,13 @@ def test_legitimate_text_is_not_caught(rule, text):
     assert RULES[rule](book) == []
 
 
+def test_thinking_may_be_a_paragraph():
+    """«Piensa como quien investiga» puede ser un apartado o el comienzo de un párrafo en negrita."""
+    book = chapter()
+    edit("piensa", "## Piensa como quien investiga\n\n", "**Piensa como quien investiga.** ")(book)
+    assert RULES["chapter_shape"](book) == []
+
+
 def test_before_starting_needs_less():
     """A «Antes de empezar» no se le pide lo que el temario no le pide."""
     cells = [markdown("titulo", "# 00\n\n## Dónde estamos\n\nAquí."), code("preparacion", SETUP)]

@@ -331,6 +331,12 @@ def store_tiny(wheel: Path):
     return folder, sha256
 
 
+def store_or_fail(wheel: Path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # «no se ha podido guardar» también es un fallo
+        store_tiny(wheel)
+
+
 def store_and_die(wheel: Path):
     models._flush_to_disk = lambda path: os.kill(os.getpid(), signal.SIGKILL)
     store_tiny(wheel)
@@ -378,7 +384,7 @@ def test_two_conversions_at_once(wheel, tmp_path):
     for round_ in range(3):
         if round_:
             truncate(folder / "model.safetensors")  # noqa: F821 (la deja la ronda anterior)
-        processes = [context.Process(target=store_tiny, args=(wheel,)) for _ in range(4)]
+        processes = [context.Process(target=store_or_fail, args=(wheel,)) for _ in range(4)]
         for process in processes:
             process.start()
         for process in processes:
@@ -513,6 +519,16 @@ def test_nothing_available_is_one_spanish_error(wheel, monkeypatch):
     assert models.SMOLLM2.repo in message
     assert caught.value.__suppress_context__
     assert caught.value.__cause__ is None
+
+
+def test_minilm_from_the_hub_is_the_same(monkeypatch, minilm):
+    """Sin la rueda, MiniLM se carga del hub: son los mismos ficheros, y la procedencia lo dice."""
+    fake_hub(monkeypatch, models._wheel_folder(models.MINILM))
+    spec = dataclasses.replace(models.MINILM, wheel_folder="no_esta_instalada")
+    monkeypatch.setitem(models._BERT_NAMES, "all-MiniLM-L6-v2", spec)
+    loaded = models.load_bert()
+    assert "hub" in loaded.source
+    assert torch.equal(loaded.attend("the cat")[1], minilm.attend("the cat")[1])
 
 
 def test_bert_base_without_hub_says_how(no_hub):
@@ -657,6 +673,12 @@ def test_loaded_model_is_frozen():
     loaded = LoadedModel(None, None, "")
     with pytest.raises(dataclasses.FrozenInstanceError):
         loaded.source = "otra"
+
+
+def test_loaded_model_prints_its_source(wheel):
+    """Al escribir su nombre en una celda se ve la procedencia, no las capas."""
+    loaded = models.load_smollm2()
+    assert repr(loaded) == f"LoadedModel(source={loaded.source!r})"
 
 
 # --- Entre versiones de transformers ---------------------------------------------------------------------------------
