@@ -243,6 +243,30 @@ def test_any_exception_becomes_a_hint(error, words, capsys):
     assert len(result.line) < 500
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("query @ key", "formas que no encajan"),
+        ("query + key", "formas que no encajan"),
+        ("torch.einsum('ij,jd->id', query, key)", "formas que no encajan"),
+        ("query.reshape(2, 2)", "formas que no encajan"),
+        ("query.softmax(7)", "se sale"),
+        ("query[99]", "se sale"),
+        ("query[key]", "tienen que ser enteros"),
+        ("query(key)", "usa corchetes"),
+        ("query.double() @ query.mT", "tipos de número"),
+        ("query if query else key", "is None"),
+        ("no_existe(query)", "ese nombre no existe aquí"),
+        ("torch.empty(10**15)", "más memoria"),
+        ("query.foo", "Llámala tú en otra celda"),
+    ],
+)
+def test_advice_fits_the_error(line, words, capsys):
+    """Cada error corriente de Python o de torch lleva su consejo."""
+    answer = in_cell(f"def weights(query, key):\n    return {line}\n")["weights"]
+    assert words.lower() in checked("2.1", answer, capsys).hint.lower()
+
+
 def test_endless_recursion(capsys):
     """Una función que se llama a sí misma sin fin recibe su pista."""
 
@@ -596,7 +620,7 @@ def test_patching_during_the_answer_is_refused_and_undone(capsys):
     assert checked("2.1", right, capsys).passed
 
 
-@pytest.mark.parametrize("name", ["softmax", "allclose", "arange", "stack"])
+@pytest.mark.parametrize("name", ["softmax", "allclose", "arange", "stack", "randn", "rand", "randint", "ones"])
 def test_patched_torch_is_noticed(name, monkeypatch, capsys):
     """Si el cuaderno ya había sustituido una función de torch, se dice, en vez de corregir con ella."""
     monkeypatch.setattr(torch, name, lambda *a, **k: torch.ones(()))

@@ -50,6 +50,11 @@ def _own_exponent(n, d_model):
     return _interleave(angles[:, 0::2].sin(), angles[:, 1::2].cos())
 
 
+def _column_as_pair(n, d_model):
+    angles = _angles(n, 2 * torch.arange(d_model) / d_model)
+    return _interleave(angles[:, 0::2].sin(), angles[:, 1::2].cos())
+
+
 POSITIONS = Check(
     id="1.1",
     reference=sinusoidal_positions,
@@ -85,6 +90,12 @@ POSITIONS = Check(
             lambda n, d_model: _waves(_angles(n, 2 * torch.arange(0, d_model, 2) / d_model)),
             "Las ondas se frenan el doble de lo debido. En la fórmula, i numera parejas de columnas: si recorres las "
             "columnas pares 0, 2, 4…, ese número ya es 2i.",
+        ),
+        KnownMistake(
+            "cada columna como si fuera una pareja",
+            _column_as_pair,
+            "Cada columna tiene su propio divisor, y las ondas se frenan el doble de lo debido: pones en i el número "
+            "de columna. Las columnas 2i y 2i + 1 forman la pareja i y llevan el mismo ángulo.",
         ),
         KnownMistake(
             "cada columna con su exponente",

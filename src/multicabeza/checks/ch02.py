@@ -261,6 +261,12 @@ CAUSAL = Check(
             "Conviértelos en booleanos.",
         ),
         KnownMistake(
+            "números y polaridad al revés",
+            lambda n: _ones(n).triu(1).float(),
+            "Son unos y ceros, con los unos en el futuro: dos cosas que cambiar. Pasa a booleanos y niega: así "
+            "True será lo que se puede ver.",
+        ),
+        KnownMistake(
             "máscara aditiva",
             lambda n: torch.zeros(n, n).masked_fill(~_ones(n).tril(), float("-inf")),
             "Es la máscara aditiva, de ceros y −∞, la que se suma a las puntuaciones. Aquí se pide la booleana, con "

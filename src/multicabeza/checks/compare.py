@@ -84,16 +84,28 @@ def difference(value, expected, *, like_mistake: bool = False) -> str | None:
 
 
 def torch_is_sane() -> bool:
-    """Las operaciones con que se calculan las referencias dan lo que deben (nadie las ha sustituido)."""
+    """Las operaciones con que se sortean los casos y se calculan las referencias dan lo que deben.
+
+    Si una celda ha sustituido una de ellas, se dice; corregir con una función cambiada sería inventar.
+    """
     try:
         two = torch.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=torch.float64)
+        draws = [
+            draw(2, 500, generator=torch.Generator().manual_seed(0)).mT.unique(dim=0).shape
+            for draw in (torch.randn, torch.rand)
+        ]
+        whole = torch.randint(5, (500,), generator=torch.Generator().manual_seed(0))
         seen = [
+            draws == [(500, 2), (500, 2)],
+            whole.unique().tolist() == [0, 1, 2, 3, 4],
+            sorted(torch.randperm(4).tolist()) == torch.arange(4).tolist() == [0, 1, 2, 3],
             (two @ two.mT).flatten().tolist() == [4.0, 0.0, 0.0, 9.0],
             [round(x, 6) for x in torch.softmax(two.log1p(), -1).flatten().tolist()] == [0.25, 0.75, 0.8, 0.2],
             [round(x, 6) for x in two.sin().flatten().tolist()] == [0.0, 0.909297, 0.14112, 0.0],
             [round(x, 6) for x in two.cos().flatten().tolist()] == [1.0, -0.416147, -0.989992, 1.0],
             two.masked_fill(two > 2, -1.0).tolist() == [[0.0, 2.0], [-1.0, 0.0]],
-            two.bool().tril().tolist() == [[False, False], [True, False]],
+            torch.ones(2, 2, dtype=torch.bool).tril().tolist() == [[True, False], [True, True]],
+            (torch.arange(3) < torch.as_tensor([2])[:, None]).tolist() == [[True, True, False]],
             torch.stack([torch.arange(2), torch.ones(2).long()], dim=-1).flatten(-2).tolist() == [0, 1, 1, 1],
             torch.allclose(two, two + 1e-9) and not torch.allclose(two, two + 1),
             torch.equal(two, two.clone()) and not torch.equal(two, two.mT),

@@ -139,6 +139,8 @@ def examine(check: Check, answer: object, *, seed: int | None = None, seconds: f
     if not callable(answer):
         return Result(check.id, False, False, hints.not_a_function(check, answer), 0.0)
     with sandbox.LOCK, sandbox.untouched():
+        if not sandbox.run_isolated(torch_is_sane):
+            return Result(check.id, False, False, hints.TORCH_CHANGED, 0.0)
         seed = secrets.randbits(62) if seed is None else seed
         calls = sandbox.run_isolated(lambda: make_calls(check, seed))
         arity = hints.wrong_arity(check, answer, calls)
@@ -173,8 +175,6 @@ def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Rai
 
 def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Sequence[str]) -> Result:
     """El veredicto, cuando la respuesta ya ha terminado (la referencia se calcula aquí, no antes)."""
-    if not torch_is_sane():
-        return Result(check.id, False, False, hints.TORCH_CHANGED, 0.0)
     expected = [snapshot(check.reference(*map(in_double, c.args), **in_double(c.kwargs))) for c in calls]
     problems = [
         difference(o.value, e) if isinstance(o, Returned) else "error" for o, e in zip(outcomes, expected, strict=True)
@@ -209,11 +209,12 @@ def recognise(check: Check, calls, outcomes, problems) -> KnownMistake | None:
     aunque los mensajes sean otros, si en algún caso devuelve un valor (si no, no se sabría cuál es). Por último, el que
     explica más casos equivocados: suele ser un error acompañado de otro.
     """
-    theirs = [[attempt(check, mistake.answer, call) for call in calls] for mistake in check.mistakes]
-    exact = [[matches(o, t, same_message=True) for o, t in zip(outcomes, row, strict=True)] for row in theirs]
-    loose = [[matches(o, t, same_message=False) for o, t in zip(outcomes, row, strict=True)] for row in theirs]
-    for mistake, row in zip(check.mistakes, exact, strict=True):
-        if all(row):
+    exact, loose = [], []
+    for mistake in check.mistakes:
+        theirs = [attempt(check, mistake.answer, call) for call in calls]
+        exact.append([matches(o, t, same_message=True) for o, t in zip(outcomes, theirs, strict=True)])
+        loose.append([matches(o, t, same_message=False) for o, t in zip(outcomes, theirs, strict=True)])
+        if all(exact[-1]):
             return mistake
     if any(isinstance(outcome, Returned) for outcome in outcomes):
         for mistake, row in zip(check.mistakes, loose, strict=True):

@@ -36,9 +36,14 @@ ADVICE = (
     (r"^MemoryError|allocate memory", "Tu función pide más memoria de la que hay: revisa los tamaños que construyes."),
     (
         r"shapes cannot be multiplied|size mismatch|must match|doesn't match|Expected size|cannot be broadcast|"
-        r"expanded size|is invalid for input of size|dot : expected",
+        r"does not broadcast|expanded size|is invalid for input of size|dot : expected",
         "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la que falla.",
     ),
+    (
+        r"used as indices",
+        "Los índices de una tabla tienen que ser enteros: mira qué operación los ha convertido en reales.",
+    ),
+    (r"'Tensor' object is not callable", "Un tensor no se llama con paréntesis: para sacar filas suyas usa corchetes."),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
         r"dtype|scalar type|not implemented for",

@@ -16,6 +16,7 @@ vigilante; ahí solo queda reiniciar el kernel.
 import builtins
 import ctypes
 import math
+import mmap
 import random
 import sys
 import threading
@@ -163,7 +164,7 @@ def _resident_bytes() -> int:
     """Memoria que ocupa ahora el proceso (0 si no se puede saber)."""
     try:
         with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except OSError:
         pass
     try:
