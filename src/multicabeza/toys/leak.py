@@ -232,7 +232,7 @@ def generate(model: TinyLM, num_sentences: int = 200, seed: int = 0, *, max_word
         model: el modelo.
         num_sentences: cuántas.
         seed: fija el sorteo.
-        max_words: longitud a la que se corta una frase que no termina (la más larga de la gramática tiene 12).
+        max_words: a qué longitud se corta una frase que no termina (la más larga de la gramática, con su punto: 13).
 
     Returns:
         Las frases, con su punto si lo alcanzaron.

@@ -24,6 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .intervals import Interval, t_interval
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -51,7 +53,7 @@ _ATTENTION = tuple(
 
 RECIPES = {
     "02_saturation": Recipe("saturation:record", ("toys/saturation.py",), tuple(range(10, 15)), 0.1),
-    "02_scale": Recipe("lookup:record", ("toys/lookup.py", *_ATTENTION), tuple(range(10, 16)), 10),
+    "02_scale": Recipe("lookup:record", ("toys/lookup.py", *_ATTENTION), tuple(range(10, 15)), 8),
     "02_causal": Recipe(
         "leak:record", ("toys/leak.py", *_ATTENTION, "attention.py:causal_mask"), tuple(range(10, 18)), 3
     ),
@@ -69,6 +71,26 @@ class Record:
     code: list[str]
     code_hash: str
     values: dict[str, Any]
+
+    def interval(self, *keys: object) -> Interval:
+        """Intervalo t (95 %) de una medida entre semillas.
+
+        Args:
+            keys: el camino dentro de `values`, por ejemplo ("raw", 512, "median_norm").
+
+        Returns:
+            Media y extremos.
+
+        Raises:
+            KeyError: si el camino no existe; dice qué hay en ese punto.
+        """
+        node: Any = self.values
+        for key in map(str, keys):
+            if not isinstance(node, dict) or key not in node:
+                known = ", ".join(node) if isinstance(node, dict) else "una lista de medidas"
+                raise KeyError(f"El registro «{self.id}» no tiene {keys}: en «{key}» hay {known}.")
+            node = node[key]
+        return t_interval(node)
 
 
 # --- La huella del código --------------------------------------------------------------------------------------------
@@ -177,9 +199,7 @@ def load_record(name: str, folders: Sequence[Path] | None = None) -> Record:
     if missing:
         raise ValueError(f"El registro «{name}» está incompleto: le falta {', '.join(missing)}. {remake}")
     if data["id"] != name:
-        raise ValueError(
-            f"El archivo del registro «{name}» contiene otro, «{data['id']}»: le cambiaron el nombre. {remake}"
-        )
+        raise ValueError(f"El archivo de «{name}» contiene otro registro, «{data['id']}»: lo renombraron. {remake}")
     return Record(**{field: data[field] for field in fields})
 
 
@@ -250,9 +270,7 @@ def main(names: Sequence[str]) -> None:
     """Rehace los registros que se pidan, o todos, y los escribe en `results/` del repositorio."""
     folder = results_folders()[-1]
     if not folder.is_dir():
-        raise SystemExit(
-            f"No encuentro la carpeta {folder.name}/ del repositorio: los registros se rehacen desde un clon."
-        )
+        raise SystemExit(f"Falta la carpeta {folder.name}/ del repositorio: los registros se rehacen desde un clon.")
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
         raise SystemExit(f"No sé hacer {', '.join(unknown)}. Los que sé hacer: {', '.join(RECIPES)}.")

@@ -1,0 +1,237 @@
+"""Los modelos pequeños de los capítulos y los intervalos con que se cuentan sus resultados."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from multicabeza.toys import leak, lookup, pronouns, saturation
+from multicabeza.toys.intervals import t_interval, t_quantile, wilson_interval
+from multicabeza.toys.training import steps
+
+# --- Intervalos ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("probability", "degrees", "expected"),
+    [(0.975, 1, 12.706), (0.975, 4, 2.776), (0.975, 7, 2.365), (0.95, 5, 2.015), (0.975, 200, 1.972), (0.5, 3, 0.0)],
+)
+def test_t_quantile_matches_the_tables(probability, degrees, expected):
+    assert t_quantile(probability, degrees) == pytest.approx(expected, abs=2e-3)
+
+
+def test_t_interval_by_hand():
+    mean, low, high = t_interval([1, 2, 3, 4, 5])  # s = 1,5811; t = 2,776
+    assert (mean, low, high) == pytest.approx((3, 3 - 1.9632, 3 + 1.9632), abs=1e-3)
+    assert f"{t_interval([1, 2, 3, 4, 5]):.1f}" == "3.0 [1.0, 5.0]"
+
+
+def test_t_interval_covers_the_mean():
+    """Con cinco valores normales, cerca del 95 % de los intervalos contienen la media (el de z, solo el 88 %)."""
+    values = torch.randn(1_000, 5, generator=torch.Generator().manual_seed(0))
+    half = t_quantile(0.975, 4) * values.std(1) / 5**0.5
+    assert (values.mean(1).abs() < half).float().mean() == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"), [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (40, 40, 0.9124, 1)]
+)
+def test_wilson_matches_known_values(hits, n, low, high):
+    share = wilson_interval(hits, n)
+    assert share == pytest.approx((hits / n, low, high), abs=1e-4)
+
+
+@pytest.mark.parametrize("call", [lambda: t_interval([1.0]), lambda: wilson_interval(3, 2), lambda: t_quantile(0.2, 3)])
+def test_intervals_refuse_nonsense(call):
+    with pytest.raises(ValueError, match=r"[Ss]e esperaba|necesita"):
+        call()
+
+
+def test_steps_are_quiet_in_the_book(monkeypatch, capsys):
+    monkeypatch.setenv("MULTICABEZA_BOOK", "1")
+    assert list(steps(3, "prueba")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+
+
+# --- Saturación ------------------------------------------------------------------------------------------------------
+
+
+def test_jacobian_norm_matches_autograd():
+    scores = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+    norms = saturation.jacobian_norm(scores.softmax(-1))
+    for row, norm in zip(scores, norms, strict=True):
+        jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), row)
+        assert norm == pytest.approx(jacobian.norm().item(), abs=1e-10)
+
+
+def test_scores_have_the_expected_spread_and_their_own_keys():
+    scores = saturation.sample_scores(64, num_queries=450, seed=1)
+    assert scores.shape == (450, 32)
+    assert scores.std() == pytest.approx(8, rel=0.05)
+    assert torch.equal(scores, saturation.sample_scores(64, num_queries=450, seed=1))
+    assert not torch.equal(scores[:200], scores[200:400])
+
+
+# --- Buscar en una tabla ---------------------------------------------------------------------------------------------
+
+
+def test_tables_have_one_right_answer():
+    keys, values, asked, answer = lookup.sample_tables(50, torch.Generator().manual_seed(0))
+    found = keys == asked[:, None]
+    assert (found.sum(1) == 1).all()
+    assert torch.equal(values[found], answer)
+    assert all(len(set(row)) == lookup.NUM_CARDS for row in keys.tolist())
+
+
+def head_and_scores(arm: str, head_dim: int = 24):
+    torch.manual_seed(3)
+    head = lookup.LookupHead(head_dim, arm)
+    keys, values, asked, _ = lookup.sample_tables(6, torch.Generator().manual_seed(0))
+    cards = head.norm(head.key_embedding(keys) + head.value_embedding(values))
+    question = head.norm(head.key_embedding(asked))[:, None]
+    scores = ((question @ head.w_q) @ (cards @ head.w_k).mT)[:, 0]
+    return head(keys, values, asked)[1], scores
+
+
+def test_arms_differ_only_in_the_scale():
+    """Con escala, softmax(q·k/√d_k); sin ella, softmax(q·k); con W_Q pequeña, los mismos pesos que con escala."""
+    scaled, scores = head_and_scores("scaled")
+    raw, same_scores = head_and_scores("raw")
+    small, _ = head_and_scores("raw_small_init")
+    assert torch.equal(scores, same_scores)
+    assert torch.allclose(scaled, (scores / 24**0.5).softmax(-1), atol=1e-6)
+    assert torch.allclose(raw, scores.softmax(-1), atol=1e-5)
+    assert torch.allclose(small, scaled, atol=1e-5)
+    assert not torch.allclose(raw, scaled, atol=1e-2)
+
+
+def test_initial_queries_have_unit_variance():
+    """El supuesto de √d_k se cumple al empezar: las puntuaciones sin escalar tienen desviación ≈ √d_k."""
+    _, scores = head_and_scores("raw", head_dim=256)
+    assert scores.std().item() == pytest.approx(16, rel=0.35)
+
+
+def test_lookup_head_learns():
+    assert lookup.train(16, "scaled", lr=3e-3, seed=5).accuracy > 0.9
+
+
+def test_lookup_arm_is_checked():
+    with pytest.raises(ValueError, match="variante"):
+        lookup.LookupHead(8, "otra")
+
+
+# --- Con y sin máscara causal ----------------------------------------------------------------------------------------
+
+
+def test_grammar_accepts_what_it_produces():
+    rng = random.Random(0)
+    sentences = [leak.sample_sentence(rng)[0] for _ in range(2_000)]
+    assert all(map(leak.is_grammatical, sentences))
+    assert max(map(len, sentences)) == 13
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "el gata duerme .", "la gata negro duerme .", "la gata duerme", "la gata .", "duerme .", "la gata duerme . .",
+        "la gata mira .", "la gata mira el perro .", "la gata duerme en al sofá .", "la gata duerme siempre ahora .",
+        "la gata duerme junto a el sofá .", "la gata mira a la perro .", "",
+    ],
+)  # fmt: skip
+def test_grammar_refuses_mistakes(text):
+    assert not leak.is_grammatical(text.split())
+
+
+def test_surprise_is_minus_log_probability():
+    """La frecuencia de una frase corta coincide con exp(−sorpresa)."""
+    rng = random.Random(1)
+    samples = [leak.sample_sentence(rng) for _ in range(60_000)]
+    hits = [surprise for words, surprise in samples if words == ["la", "gata", "duerme", "."]]
+    assert math.exp(-hits[0]) == pytest.approx(1 / (2 * 6 * 2 * 2 * 5 * 2 * 2))
+    assert len(hits) / len(samples) == pytest.approx(math.exp(-hits[0]), rel=0.35)
+
+
+def test_best_loss_is_the_exact_entropy():
+    """Entropía por frase entre longitud media, calculadas a mano sobre la gramática."""
+    bit, log = math.log(2), math.log
+    entropy = bit + log(6)  # género y nombre
+    entropy += bit + 0.5 * log(4)  # adjetivo
+    entropy += bit + 0.5 * log(5) + 0.5 * (bit + log(5) + log(6))  # verbo
+    entropy += bit + 0.5 * log(4)  # adverbio
+    entropy += bit + 0.5 * (bit + bit + log(4))  # lugar
+    length = 2 + 0.5 + (0.5 * 1 + 0.5 * (2 + 1.5)) + 0.5 + 0.5 * (1 + 0.5 * 2 + 0.5 * 2.5) + 1
+    assert leak.best_loss() == pytest.approx(entropy / length, rel=0.01)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_only_the_masked_model_is_blind_to_the_future(causal):
+    torch.manual_seed(0)
+    model = leak.TinyLM(causal).eval()
+    ids = leak.sample_text(4, seed=3)[:, :-1]
+    changed = ids.clone()
+    changed[:, 10] = (changed[:, 10] + 1) % len(leak.WORDS)
+    difference = (model(ids)[0] - model(changed)[0]).abs().amax((0, 2))
+    assert (difference[10:] > 1e-4).all()
+    assert (difference[:10] < 1e-5).all() == causal
+
+
+def test_both_models_start_equal():
+    first, second = (leak.train(causal, seed=4, num_steps=1)[0] for causal in (True, False))
+    again, losses = leak.train(True, seed=4, num_steps=1)
+    assert torch.allclose(first.tokens.weight, second.tokens.weight, atol=1e-2)  # un solo paso de distancia
+    assert torch.equal(first.unembed.weight, again.unembed.weight)
+    assert losses[0] == pytest.approx(math.log(len(leak.WORDS)), abs=0.6)
+
+
+def test_prefix_loss_equals_whole_loss_only_with_a_mask():
+    torch.manual_seed(1)
+    for causal in (True, False):
+        whole, by_prefix = leak.held_out_losses(leak.TinyLM(causal).eval(), num_windows=20)
+        assert whole.shape == by_prefix.shape == (leak.WINDOW,)
+        assert torch.allclose(whole, by_prefix, atol=1e-5) == causal
+
+
+def test_a_few_steps_without_mask_break_the_floor():
+    """Sin máscara, 200 pasos bastan para bajar de la menor pérdida posible, y la copia se ve en los pesos."""
+    model, losses = leak.train(False, seed=2, num_steps=200)
+    assert sum(losses[-10:]) / 10 < 0.7 * leak.best_loss()
+    assert leak.next_token_weight(model) > 0.5
+    sentences = leak.generate(model, num_sentences=50)
+    assert sum(map(leak.is_grammatical, sentences)) < 25
+
+
+def test_generation_stops_at_the_full_stop():
+    torch.manual_seed(0)
+    sentences = leak.generate(leak.TinyLM(True).eval(), num_sentences=30, max_words=9)
+    assert all(words[-1] == "." if "." in words else len(words) == 9 for words in sentences)
+    assert all(words.count(".") <= 1 for words in sentences)
+
+
+# --- Pronombres ------------------------------------------------------------------------------------------------------
+
+
+class FakeModel:
+    """Un modelo que mira siempre a la misma posición."""
+
+    def __init__(self, target: int, extra: int = 0):
+        self.target, self.extra = target, extra
+
+    def attend(self, text):
+        words = text.rstrip(".").lower().split()
+        tokens = ["[CLS]", *words, ".", "[SEP]", *["x"] * self.extra]
+        weights = torch.zeros(2, 3, len(tokens), len(tokens))
+        weights[:, :, :, self.target] = 1
+        return tokens, weights
+
+
+@pytest.mark.parametrize(("target", "expected"), [(1, True), (2, False), (3, False)])
+def test_looks_at_subject(target, expected):
+    hits = pronouns.looks_at_subject(FakeModel(target), ["She", "Laura"])
+    assert hits.shape == (80, 2, 3)
+    assert (hits == expected).all()
+
+
+def test_unexpected_tokens_are_refused():
+    with pytest.raises(ValueError, match="11 tokens"):
+        pronouns.looks_at_subject(FakeModel(1, extra=1), ["She"])
