@@ -185,3 +185,60 @@ def test_both_models_load_in_the_twin(installed, kernel, tmp_path):
     book = run(cells_of(source), kernel, tmp_path)
     printed = "".join(o.text for o in book.cells[0].outputs if o.output_type == "stream" and o.name == "stdout")
     assert printed == "torch.Size([6, 12, 4, 4]) torch.Size([30, 9, 2, 2])\n2\n"
+
+
+# --- El propio gemelo ---------------------------------------------------------------
+
+
+@pytest.fixture
+def fake_twin(monkeypatch, tmp_path):
+    """Un gemelo de mentira: `state["now"]` es lo instalado; pip y la creación solo anotan lo que se les pide."""
+    state = {"now": {"numpy": "2.1.3"}, "asked": []}
+
+    def fake_pip(*arguments):
+        state["asked"].append(arguments)
+        if arguments[0] == "uninstall":
+            state["now"] = {name: v for name, v in state["now"].items() if name not in arguments}
+        return ""
+
+    def fake_create():
+        state["asked"].append("create")
+        return {"numpy": "2.1.3"}
+
+    monkeypatch.setattr(colab_twin, "FOLDER", tmp_path)
+    monkeypatch.setattr(colab_twin, "READY", tmp_path / ".ready")
+    monkeypatch.setattr(colab_twin, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(colab_twin, "packages", lambda: dict(state["now"]))
+    monkeypatch.setattr(colab_twin, "pip", fake_pip)
+    monkeypatch.setattr(colab_twin, "create", fake_create)
+    record = {"stamp": colab_twin.stamp(), "packages": {"numpy": "2.1.3"}}
+    colab_twin.READY.write_text(json.dumps(record))
+    return state
+
+
+def test_untouched_twin_is_reused(fake_twin):
+    """Si nada cambió, no se toca."""
+    assert colab_twin.pristine() == {"numpy": "2.1.3"}
+    assert fake_twin["asked"] == []
+
+
+def test_additions_are_removed(fake_twin):
+    """Lo que añadió una prueba anterior se desinstala."""
+    fake_twin["now"] |= {"bertviz": "1.4.1", "multicabeza": "0.1.0"}
+    assert colab_twin.pristine() == {"numpy": "2.1.3"}
+    assert fake_twin["asked"] == [("uninstall", "--quiet", "--yes", "bertviz", "multicabeza")]
+
+
+def test_replaced_package_rebuilds(fake_twin):
+    """Si algo cambió de versión o falta, se rehace entero."""
+    fake_twin["now"] = {"numpy": "2.4.6"}
+    colab_twin.pristine()
+    assert fake_twin["asked"] == ["create"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"stamp": "otra", "packages": {}}'])
+def test_other_pins_or_half_made_rebuild(fake_twin, content):
+    """Con otras versiones fijadas, o a medio hacer, se rehace."""
+    colab_twin.READY.write_text(content)
+    colab_twin.pristine()
+    assert fake_twin["asked"] == ["create"]
