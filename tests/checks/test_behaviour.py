@@ -377,6 +377,14 @@ def forever_in_nested_handlers(*args):
             continue
 
 
+def forever_starting_again(*args):
+    """Vuelve a empezar dentro de cada excepción: solo se la puede aparcar."""
+    try:
+        forever()
+    except BaseException:
+        forever_starting_again()
+
+
 def forever_returning_when_told(query, key):
     try:
         forever()
@@ -394,7 +402,15 @@ def waiting(*args):
 
 @pytest.mark.parametrize(
     "answer",
-    [forever, forever_swallowing, forever_in_nested_handlers, forever_returning_when_told, sleeping, waiting],
+    [
+        forever,
+        forever_swallowing,
+        forever_in_nested_handlers,
+        forever_starting_again,
+        forever_returning_when_told,
+        sleeping,
+        waiting,
+    ],
     ids=lambda answer: answer.__name__,
 )
 def test_endless_answers_are_stopped(answer, monkeypatch, capsys):
