@@ -298,25 +298,28 @@ def readable_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
     En WordPiece (BERT) se conserva «##», que marca la continuación de una palabra. En los tokenizadores de bytes
     (GPT-2, SmolLM2) se descodifica cada token, con su espacio inicial; los saltos de línea y los tokens que son solo
-    espacio se ven como «⏎», «⇥» y «␣», y un token que es un trozo de carácter, como sus bytes: «⟨F0 9F⟩».
+    espacio se ven como «↵», «⇥» y «␣», y un token que es un trozo de carácter, como sus bytes: «⟨F0 9F⟩».
     """
     pieces = tokenizer.convert_ids_to_tokens(list(ids))
     if "ByteLevel" not in repr(tokenizer.backend_tokenizer.decoder):
         return pieces
     special = set(tokenizer.all_special_tokens) | set(tokenizer.get_added_vocab())
-    return [piece if piece in special else _bytes_to_label(piece) for piece in pieces]
+    return [piece if piece in special else byte_piece_text(piece) for piece in pieces]
 
 
-def _bytes_to_label(piece: str) -> str:
-    """Deshace el alfabeto de bytes de GPT-2, en el que cada byte se escribe como un carácter visible."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
-    raw = bytes(byte_of[letter] for letter in piece)
+_VISIBLE_BYTES = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_HIDDEN_BYTES = [byte for byte in range(256) if byte not in _VISIBLE_BYTES]
+BYTE_OF = {chr(byte): byte for byte in _VISIBLE_BYTES} | {chr(256 + i): byte for i, byte in enumerate(_HIDDEN_BYTES)}
+"""El alfabeto de bytes de GPT-2: los signos visibles con que se escribe cada byte, y su byte."""
+
+
+def byte_piece_text(piece: str) -> str:
+    """Texto legible de un token escrito en el alfabeto `BYTE_OF`: «Ġni» → « ni», «Ċ» → «↵»."""
+    raw = bytes(BYTE_OF[letter] for letter in piece)
     text = re.sub(r"(?:\\x[0-9a-f]{2})+", _loose_bytes, raw.decode("utf-8", "backslashreplace"))
     if text.isspace():
         text = text.replace(" ", "␣")
-    return text.replace("\n", "⏎").replace("\r", "⏎").replace("\t", "⇥")
+    return text.replace("\n", "↵").replace("\r", "↵").replace("\t", "⇥")
 
 
 def _loose_bytes(escaped: re.Match) -> str:

@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from multicabeza import plots
+from multicabeza.models import BYTE_OF, byte_piece_text
 
 WEB = Path(__file__).parent / "web"
 DPI = 160  # puntos por pulgada de las imágenes quietas
@@ -330,14 +331,6 @@ def _explore_html(draw, options, alt, caption_html) -> str:
 # --- Vistas de BertViz -------------------------------------------------------------------------------------------
 
 
-def _byte_decoder() -> dict[str, int]:
-    """La tabla de GPT-2: de los signos visibles con que se escriben los bytes, a los bytes."""
-    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(b): b for b in visible}
-    hidden = (b for b in range(256) if b not in set(visible))
-    return {**table, **{chr(256 + k): b for k, b in enumerate(hidden)}}
-
-
 def readable_tokens(tokens: Sequence[str]) -> list[str]:
     """Tokens que una persona puede leer: sin «Ġ» ni «▁», con las letras acentuadas en su sitio y los blancos visibles.
 
@@ -347,12 +340,11 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
     Returns:
         Tantos textos como tokens, ninguno vacío.
     """
-    table = _byte_decoder()
     byte_level = any(t.startswith(("Ġ", "Ċ")) for t in tokens)
     out = []
     for token in tokens:
-        if byte_level and all(c in table for c in token):
-            token = bytes(table[c] for c in token).decode("utf8", "replace")
+        if byte_level and all(letter in BYTE_OF for letter in token):
+            token = byte_piece_text(token)
         token = token.replace("▁", " ").replace("</w>", "")
         word = token.strip(" ") or "␣" * max(len(token), 1)
         word = word.replace("\r", "").replace("\n", "↵").replace("\t", "⇥")

@@ -633,7 +633,7 @@ def test_pickled_weights_are_never_read(legacy_bert, tmp_path):
 def test_attend_gives_tokens_and_weights(wheel):
     """Tokens legibles y un tensor (n_layers, h, n, n) causal cuyas filas suman 1."""
     tokens, weights = models.load_smollm2().attend("a the\n7")
-    assert tokens == ["a", " the", "⏎", "7"]
+    assert tokens == ["a", " the", "↵", "7"]
     assert weights.shape == (3, 4, 4, 4)
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 4, 4))
     assert (weights.triu(1) == 0).all()
@@ -803,7 +803,7 @@ def test_smollm2_writes_sense(smollm2):
 def test_smollm2_attends(smollm2):
     """270 mapas de atención, con el token inicial sin añadidos y los trozos de carácter a la vista."""
     tokens, weights = smollm2.attend("El niño 12 😀\n")
-    assert tokens == ["El", " ni", "ño", "␣", "1", "2", " ⟨F0 9F 98⟩", "⟨80⟩", "⏎"]
+    assert tokens == ["El", " ni", "ño", "␣", "1", "2", " ⟨F0 9F 98⟩", "⟨80⟩", "↵"]
     assert weights.shape == (30, 9, 9, 9)
 
 
