@@ -4,6 +4,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 
 - `freshness`: huellas de lo que decide el resultado de un cuaderno, y la caché de ejecución que depende de ellas;
 - `assets`: qué scripts y estilos viajan con el libro, y cuáles carga cada página;
+- `formulas`: las fórmulas numeradas de los cuadernos, sin la envoltura de Sphinx;
 - `icons`: la fuente de iconos, reducida a los que el libro usa;
 - `spanish`: los textos de la interfaz;
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
@@ -14,13 +15,13 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 
 from sphinx.application import Sphinx
 
-from libro import assets, claims, freshness, icons, pages, publishing, search, spanish
+from libro import assets, claims, formulas, freshness, icons, pages, publishing, search, spanish
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registra todos los módulos de la extensión."""
     # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
     app.add_config_value("comments_config", {}, "html")
-    for module in (freshness, assets, icons, spanish, search, claims, publishing, pages):
+    for module in (freshness, assets, formulas, icons, spanish, search, claims, publishing, pages):
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
