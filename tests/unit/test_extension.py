@@ -16,10 +16,36 @@ from tests.unit.minilibro import NOTEBOOKS, REPO, SETUP, MiniBook, notebook
 
 sys.path.insert(0, str(REPO / "book" / "_ext"))
 
-from libro import assets, claims, freshness, icons, pages, publishing, search, spanish
+from libro import assets, claims, freshness, icons, pages, publishing, search
 
 REPOSITORY = "https://github.com/DUENA/libro"
 PAGES = ("book/index", "book/afirmaciones", "notebooks/01_vectores", "notebooks/02_atencion", "exercises/02_atencion")
+
+# Textos en inglés que se han visto en Sphinx, en los temas o en MyST-NB.
+ENGLISH = (
+    "Link to this",
+    "Descarga esta pagina",
+    "Launch on",
+    "Launch interactive content",
+    "Toggle primary sidebar",
+    "Toggle secondary sidebar",
+    'aria-label="Main"',
+    'aria-label="Page"',
+    "Search this book",
+    "Show code cell",
+    "Hide code cell",
+    "Toggle hidden content",
+    "System Settings",
+    "Color mode",
+    "Skip to main content",
+    "Back to top",
+    "Print to PDF",
+    "Fullscreen mode",
+    "Download source file",
+    "Download notebook file",
+    "Section Navigation",
+    "Please activate JavaScript",
+)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +116,7 @@ def test_no_page_loads_from_elsewhere(built: MiniBook, name: str):
 def test_interface_is_spanish(built: MiniBook, name: str):
     """No queda ninguno de los textos en inglés que se han visto en Sphinx, en los temas o en MyST-NB."""
     page = built.page(name)
-    assert [text for text in spanish.ENGLISH if text in page] == []
+    assert [text for text in ENGLISH if text in page] == []
     assert '<html lang="es"' in page
 
 
@@ -270,7 +296,7 @@ def test_buttons_with_address(book: MiniBook):
         assert ('data-repo="DUENA/libro"' in page) == in_notebook
         assert ("Mostrar comentarios" in page) == in_notebook
         assert not [url for url in Addresses(page).loaded if re.match(r"(https?:)?//", url)]
-        assert [text for text in spanish.ENGLISH if text in page] == []
+        assert [text for text in ENGLISH if text in page] == []
 
 
 # — Piezas —

@@ -24,11 +24,11 @@ COLAB = "https://colab.research.google.com"
 NOTEBOOKS = ("notebooks/", "exercises/")
 WHEEL_SOURCES = ("src/**/*", "results/**/*", "pyproject.toml", "README.md", "LICENSE")
 DOWNLOADS = "_downloads"
-# Etiqueta de cada botón del menú de descargas → texto que se lee.
+# Texto de cada botón del menú de descargas → lo que se lee.
 MENU = {
-    "download-notebook-button": "Cuaderno (.ipynb)",
-    "download-source-button": "Original",
-    "download-pdf-button": "Imprimir o guardar en PDF",
+    ".ipynb": "Cuaderno (.ipynb)",
+    ".md": "Original (.md)",
+    ".pdf": "Imprimir o guardar en PDF",
 }
 
 
@@ -113,13 +113,9 @@ def comments_box(address: str) -> str:
 
 def _name_menu(context: dict) -> None:
     """Escribe en palabras el menú de descargas, que solo dice «.md» o «.pdf»."""
-    groups = [button for button in context.get("header_buttons", ()) if button.get("label") == "download-buttons"]
-    for button in (button for group in groups for button in group["buttons"]):
-        text = MENU.get(button["label"], button["text"])
-        notebook = button["text"] == ".ipynb"
-        button["text"] = MENU["download-notebook-button"] if notebook else text
-        if text == "Original" and not notebook:
-            button["text"] = f"Original ({context.get('page_source_suffix')})"
+    for group in context.get("header_buttons", ()):
+        for button in group.get("buttons", ()):
+            button["text"] = MENU.get(button["text"], button["text"])
 
 
 def _configure(app: Sphinx, config: Config) -> None:

@@ -64,31 +64,6 @@ LITERALS = {
     'aria-label="Download this page"': 'aria-label="Descargar esta página"',
     " - Home": "",
 }
-# Faltas que un revisor del libro busca en cada página construida.
-ENGLISH = (
-    "Link to this",
-    "Descarga esta pagina",
-    "Launch on",
-    "Launch interactive content",
-    "Toggle primary sidebar",
-    "Toggle secondary sidebar",
-    'aria-label="Main"',
-    'aria-label="Page"',
-    "Search this book",
-    "Show code cell",
-    "Hide code cell",
-    "Toggle hidden content",
-    "System Settings",
-    "Color mode",
-    "Skip to main content",
-    "Back to top",
-    "Print to PDF",
-    "Fullscreen mode",
-    "Download source file",
-    "Download notebook file",
-    "Section Navigation",
-    "Please activate JavaScript",
-)
 
 
 class SpanishTexts(gettext.NullTranslations):
