@@ -16,6 +16,8 @@ from tests.unit.minilibro import NOTEBOOKS, REPO, SETUP, MiniBook, notebook
 
 sys.path.insert(0, str(REPO / "book" / "_ext"))
 
+from docutils import nodes
+from docutils.utils import new_document
 from libro import assets, claims, freshness, icons, pages, publishing, search
 
 REPOSITORY = "https://github.com/DUENA/libro"
@@ -399,6 +401,25 @@ def test_polish_names_the_folding_button():
     """El botón que despliega los apartados de un capítulo toma el nombre del capítulo."""
     page = pages.polish('<a class="x" href="#">Atención</a><details><summary><span></span></summary>', "p")
     assert '<summary aria-label="Apartados de «Atención»">' in page
+
+
+@pytest.mark.parametrize(("code", "folded"), [("mc.predict(\n    'a', '¿?', [1, 2], 1, 'b')", True), ("x = 1", False)])
+def test_the_code_of_a_question_comes_folded_after_it(code: str, folded: bool):
+    """El código de `mc.predict` da la respuesta: va plegado y detrás; el de las demás celdas no se toca."""
+    source = nodes.container("", nodes.literal_block(code, code), classes=["cell_input"])
+    shown = nodes.container("", nodes.raw("", "<div>", format="html"), classes=["cell_output"])
+    cell = nodes.container("", source, shown, classes=["cell"])
+    document = new_document("prueba")
+    document += cell
+    pages.hide_answers(document)
+    if folded:
+        assert cell.children[0] is shown
+        assert cell.children[2] is source
+        assert cell.children[1].astext().startswith("<details")
+        assert "open" not in cell.children[1].astext()
+        assert cell.children[3].astext() == "</details>"
+    else:
+        assert cell.children == [source, shown]
 
 
 def test_missing_package_is_explained():

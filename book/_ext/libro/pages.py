@@ -74,6 +74,27 @@ def _name_front_page(
         context["title"] = "Portada"
 
 
+def hide_answers(doctree: nodes.document) -> None:
+    """Pliega, detrás de cada pregunta de `mc.predict`, el código que la hace: leído antes, da la respuesta.
+
+    Args:
+        doctree: página con celdas de MyST-NB; se modifica.
+    """
+    for cell in list(doctree.findall(nodes.container)):
+        if "cell" not in cell.get("classes", ()) or not cell.astext().lstrip().startswith("mc.predict("):
+            continue
+        source = next((child for child in cell.children if "cell_input" in child.get("classes", ())), None)
+        if source is not None:
+            cell.remove(source)
+            summary = "<summary>Código de la pregunta (da la respuesta)</summary>"
+            cell += nodes.raw("", f'<details class="mc-source">{summary}', format="html")
+            cell += [source, nodes.raw("", "</details>", format="html")]
+
+
+def _hide_answers(app: Sphinx, doctree: nodes.document) -> None:
+    hide_answers(doctree)
+
+
 def _configure(app: Sphinx, config: Config) -> None:
     config.template_bridge = "libro.pages.Templates"
 
@@ -87,5 +108,6 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Registra la última mano."""
     app.connect("config-inited", _configure, priority=1)
+    app.connect("doctree-read", _hide_answers)
     app.connect("html-page-context", _name_front_page, priority=900)
     app.connect("build-finished", _finish, priority=900)
