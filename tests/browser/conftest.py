@@ -12,10 +12,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.chromium import WAYS, find
 from tests.browser.detectors import Record
+
+expect.set_options(timeout=20_000)  # un equipo cargado tarda; lo que falla, falla igual
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = (ROOT / os.environ.get("MULTICABEZA_HTML", "_build/html")).resolve()
@@ -109,7 +111,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., tuple[Page, Record]]]:
             viewport={"width": width, "height": 900}, color_scheme=theme, locale="es-ES", **options
         )
         contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         record = Record(page)
         page.goto(url, wait_until="load")
