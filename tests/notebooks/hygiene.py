@@ -35,6 +35,8 @@ except ModuleNotFoundError:
     import multicabeza as mc"""
 
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+# Con esto, JupyterLab y Colab pliegan el código de una pregunta, que da la respuesta (el libro lo hace por su cuenta).
+FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 MAX_LINES = 15
 
 CHECKS_PER_CHAPTER = {1: 2, 2: 5, 3: 3, 4: 7, 5: 3, 6: 5, 7: 5, 8: 5, 9: 4}
@@ -116,15 +118,32 @@ def valid_format(book: Notebook) -> list[str]:
 
 
 def no_traces(book: Notebook) -> list[str]:
-    """Sin salidas, números de ejecución ni metadatos, salvo el núcleo «python3»."""
+    """Sin salidas, números de ejecución ni metadatos, salvo el núcleo «python3» y el código plegado de una pregunta."""
     faults = [] if book.data["metadata"] == KERNEL else [f"metadatos del cuaderno: {book.data['metadata']}"]
     for cell in book.data["cells"]:
-        if cell["metadata"]:
+        if cell["metadata"] and not is_question(cell):
             faults.append(f"celda «{cell.get('id')}»: metadatos {cell['metadata']}")
         if cell.get("outputs") or cell.get("execution_count") is not None:
             faults.append(f"celda «{cell.get('id')}»: tiene salidas o número de ejecución")
         if cell.get("attachments"):
             faults.append(f"celda «{cell.get('id')}»: tiene ficheros adjuntos")
+    return faults
+
+
+def is_question(cell: dict) -> bool:
+    """Si es una celda de código que llama a `mc.predict`."""
+    return cell["cell_type"] == "code" and bool(calls(safe_parse(source_of(cell)), "mc.predict"))
+
+
+def folded_questions(book: Notebook) -> list[str]:
+    """El código de un `mc.predict` da la respuesta: su celda lo lleva plegado y no contiene nada más."""
+    faults = []
+    for cell in filter(is_question, book.data["cells"]):
+        if cell["metadata"] != FOLDED:
+            faults.append(f"celda «{cell.get('id')}»: una pregunta lleva los metadatos {FOLDED}")
+        body = safe_parse(source_of(cell)).body
+        if len(body) > 1 or not source_of(cell).startswith("mc.predict("):
+            faults.append(f"celda «{cell.get('id')}»: mc.predict va solo en su celda; lo demás quedaría escondido")
     return faults
 
 
@@ -488,6 +507,7 @@ RULES: dict[str, Callable[[Notebook], list[str]]] = {
     for rule in (
         valid_format,
         no_traces,
+        folded_questions,
         stable_ids,
         same_setup,
         short_cells,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import hygiene
 import pytest
-from hygiene import KERNEL, RULES, SETUP, Notebook
+from hygiene import FOLDED, KERNEL, RULES, SETUP, Notebook
 
 NOTEBOOKS = hygiene.notebooks()
 
@@ -59,15 +59,16 @@ def markdown(id_: str, text: str) -> dict:
     return {"cell_type": "markdown", "id": id_, "metadata": {}, "source": text}
 
 
-def code(id_: str, text: str) -> dict:
-    return {"cell_type": "code", "id": id_, "metadata": {}, "execution_count": None, "outputs": [], "source": text}
+def code(id_: str, text: str, metadata: dict | None = None) -> dict:
+    cell = {"cell_type": "code", "id": id_, "metadata": metadata or {}, "execution_count": None, "outputs": []}
+    return cell | {"source": text}
 
 
 CHAPTER = [
     markdown("titulo", "# 02 · Prueba\n\n## Dónde estamos\n\nAquí.\n\n## La idea en una frase\n\nUna."),
     markdown("conceptos", "| Término | Definición | Para qué sirve en un transformer |\n|---|---|---|\n| a | b | c |"),
     code("preparacion", SETUP),
-    code("predice", 'mc.predict("a", "¿Sí?", ["sí", "no"], 0, "Porque sí.")'),
+    code("predice", 'mc.predict("a", "¿Sí?", ["sí", "no"], 0, "Porque sí.")', FOLDED),
     markdown(
         "uno", "## Uno\n\nUna fórmula, $\\operatorname{softmax}(QK^\\top/\\sqrt{d_k})$, y otra:\n\n$$a = b \\tag{1}$$"
     ),
@@ -178,8 +179,19 @@ BREAKERS = {
         (chapter, put("figura", execution_count=3), "número de ejecución"),
         (chapter, put("figura", outputs=[{"output_type": "stream", "name": "stdout", "text": "a"}]), "salidas"),
         (chapter, put("figura", metadata={"scrolled": True}), "metadatos"),
+        (chapter, put("figura", metadata=FOLDED), "metadatos"),
+        (chapter, put("uno", metadata=FOLDED), "metadatos"),
         (chapter, top(metadata=KERNEL | {"language_info": {"version": "3.13.1"}}), "metadatos del cuaderno"),
         (chapter, put("uno", attachments={"a.png": {}}), "adjuntos"),
+    ],
+    "folded_questions": [
+        (chapter, put("predice", metadata={}), "metadatos"),
+        (chapter, put("predice", metadata={"cellView": "form"}), "metadatos"),
+        (chapter, put("predice", metadata={"jupyter": {"source_hidden": True}}), "metadatos"),
+        (chapter, put("predice", metadata=FOLDED | {"tags": ["hide-input"]}), "metadatos"),
+        (chapter, put("predice", metadata=FOLDED | {"cellView": "code"}), "metadatos"),
+        (chapter, edit("predice", "mc.predict", "x = 1\nmc.predict"), "solo en su celda"),
+        (chapter, edit("predice", 'Porque sí.")', 'Porque sí.")\nx = 1'), "solo en su celda"),
     ],
     "stable_ids": [
         (chapter, repeat("uno"), "repetido"),
