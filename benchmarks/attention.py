@@ -252,7 +252,7 @@ def environment() -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Mide MultiHeadAttention frente a sus alternativas.")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"vueltas por medida (por defecto, {RUNS})")
-    parser.add_argument("--lengths", type=int, nargs="+", help="sólo estas longitudes n")
+    parser.add_argument("--lengths", type=int, nargs="+", help="solo estas longitudes n")
     parser.add_argument("--no-memory", action="store_true", help="no mide la memoria")
     parser.add_argument("--memory-of", nargs=3, metavar=("VÍA", "N", "MODO"), help=argparse.SUPPRESS)
     options = parser.parse_args()

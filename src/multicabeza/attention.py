@@ -200,7 +200,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     need_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Atención de producto escalar con escala.
+    """Atención de producto escalar escalado.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V, con la softmax sobre las claves. Sin `need_weights` usa el núcleo
     fusionado de PyTorch, que no guarda los pesos; con `need_weights`, la fórmula paso a paso. Una consulta a la que la
@@ -248,7 +248,7 @@ def _effective_mask(
 ) -> tuple[Tensor | None, bool]:
     """Junta la máscara y la causalidad: (máscara, si el núcleo de PyTorch puede encargarse solo de la causalidad).
 
-    PyTorch alinea su `is_causal` arriba a la izquierda: sólo vale cuando n_q = n_k, y entonces ahorra construir la
+    PyTorch alinea su `is_causal` arriba a la izquierda: solo vale cuando n_q = n_k, y entonces ahorra construir la
     máscara y la mitad de las cuentas. Con una sola consulta no hay futuro que ocultar.
     """
     n_q, n_k = query.shape[-2], key.shape[-2]
@@ -349,7 +349,7 @@ class KVCache:
 
         Args:
             window: tokens recientes que se guardan, el actual incluido; None = todos.
-            num_sinks: tokens iniciales que se guardan siempre; sólo importa con ventana.
+            num_sinks: tokens iniciales que se guardan siempre; solo importa con ventana.
 
         Raises:
             ValueError: si `window` no es None ni un entero ≥ 1, o `num_sinks` no es un entero ≥ 0.
@@ -402,7 +402,7 @@ class KVCache:
         """Guarda los tokens nuevos y devuelve las claves y valores a los que atienden.
 
         Con ventana, m tokens nuevos necesitan a la vez las claves de m ventanas, así que se devuelven hasta
-        num_sinks + window + m − 1; al terminar se guardan sólo num_sinks + window.
+        num_sinks + window + m − 1; al terminar se guardan solo num_sinks + window.
 
         Args:
             key: claves nuevas (batch, g, m, d_k), ya giradas si hay posiciones rotatorias.
@@ -482,7 +482,7 @@ class RotaryEmbedding(nn.Module):
     """Posiciones rotatorias (RoPE): gira cada consulta y cada clave un ángulo proporcional a su posición.
 
     La pareja de componentes (i, i + d_k/2) gira p·θ_i, con θ_i = base^(−2i/d_k): x' = x cos(pθ) + rot(x) sen(pθ),
-    donde rot(x) = (−x₂, x₁) y x₁, x₂ son las dos mitades de x. El producto q·k sólo depende entonces de la distancia
+    donde rot(x) = (−x₂, x₁) y x₁, x₂ son las dos mitades de x. El producto q·k solo depende entonces de la distancia
     entre posiciones. Su y colaboradores emparejan componentes vecinas (2i, 2i + 1); aquí, mitades, como LLaMA en
     transformers: es lo mismo con las columnas en otro orden.
 
@@ -699,7 +699,7 @@ class MultiHeadAttention(nn.Module):
             came = [_shape(t) for t in rotated] if isinstance(rotated, tuple | list) else type(rotated).__name__
             raise ValueError(
                 f"Se esperaba que rotary devolviera la pareja (query, key) de formas {_shape(query)} y {_shape(key)}, "
-                f"y devolvió {came}. Lo habitual: devolver sólo uno de los dos, o cambiarles la forma."
+                f"y devolvió {came}. Lo habitual: devolver solo uno de los dos, o cambiarles la forma."
             )
         return rotated
 
@@ -879,7 +879,7 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def _from_llama(cls, layer: nn.Module) -> "MultiHeadAttention":
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # sólo si ya se usa transformers
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # solo si ya se usa transformers
 
         rope_type = layer.config.rope_parameters["rope_type"]
         if rope_type in ("dynamic", "longrope"):
@@ -1003,7 +1003,7 @@ def _check_query_key_value(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.ndim < 2 or query.ndim != key.ndim or key.ndim != value.ndim:
         raise ValueError(
             "Se esperaban query (..., n_q, d_k), key (..., n_k, d_k) y value (..., n_k, d_v) con el mismo número de "
-            f"dimensiones, dos o más, y llegaron {came}. Lo habitual: dividir en cabezas sólo alguno de los tres."
+            f"dimensiones, dos o más, y llegaron {came}. Lo habitual: dividir en cabezas solo alguno de los tres."
         )
     if (
         len({tensor.dtype for tensor in tensors.values()}) > 1
@@ -1036,7 +1036,7 @@ def _check_query_key_value(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.shape[:-2] != key.shape[:-2]:
         if query.ndim != 4 or query.shape[0] != key.shape[0]:
             raise ValueError(
-                f"Se esperaban las mismas dimensiones de lote (sólo con (batch, h, n, d_k) puede haber menos cabezas "
+                f"Se esperaban las mismas dimensiones de lote (solo con (batch, h, n, d_k) puede haber menos cabezas "
                 f"de claves), y llegaron {came}. Lo habitual: falta una dimensión, o están en otro orden."
             )
         if key.shape[1] == 0 or query.shape[1] % key.shape[1]:

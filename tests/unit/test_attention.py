@@ -54,7 +54,7 @@ def make_torch(d_model=D_MODEL, num_heads=H, **options):
 
 
 def formula(query, key, value, mask=None):
-    """La ecuación 1 fila a fila: para cada consulta, sólo sobre las claves que puede ver."""
+    """La ecuación 1 fila a fila: para cada consulta, solo sobre las claves que puede ver."""
     batch, h, n_q, d_k = query.shape
     n_rep = h // key.shape[1]
     output, weights = query.new_zeros(batch, h, n_q, value.shape[-1]), query.new_zeros(batch, h, n_q, key.shape[-2])
@@ -483,7 +483,7 @@ def test_silent_queries_write_nothing(need_weights, bias):
 
 
 def test_a_query_silent_in_one_head_keeps_the_others():
-    """Con máscara por cabeza, sólo calla quien no ve nada en ninguna: aquí la cabeza 1 no aporta y el resto sí."""
+    """Con máscara por cabeza, solo calla quien no ve nada en ninguna: aquí la cabeza 1 no aporta y el resto sí."""
     layer, x = make_layer(), randn(BATCH, N, D_MODEL)
     mask = torch.ones(BATCH, H, N, N, dtype=torch.bool)
     mask[:, 1] = False
@@ -854,7 +854,7 @@ ERRORS = {
         sdpa(key=torch.ones_like(Q, dtype=torch.long)),
         "key de números con decimales y llegó torch.int64",
     ),
-    "sdpa: dimensiones": (sdpa(key=Q[0]), "dividir en cabezas sólo alguno de los tres"),
+    "sdpa: dimensiones": (sdpa(key=Q[0]), "dividir en cabezas solo alguno de los tres"),
     "sdpa: 1-D": (sdpa(*[randn(4)] * 3), "dos o más"),
     "sdpa: tipos": (sdpa(value=Q.float()), "mezclar float32 y float64"),
     "sdpa: dispositivos": (sdpa(value=Q.to("meta")), "value torch.float64 en meta"),
@@ -915,7 +915,7 @@ ERRORS = {
     "rotary: devuelve uno": (call(X, layer=make_layer(rotary=lambda q, k, p: q)), "devolvió Tensor"),
     "rotary: cambia la forma": (
         call(X, layer=make_layer(rotary=lambda q, k, p: (q, k[..., :2]))),
-        "Lo habitual: devolver sólo uno",
+        "Lo habitual: devolver solo uno",
     ),
     "rotary: impar": (lambda: RotaryEmbedding(5), "head_dim par"),
     "rotary: base": (lambda: RotaryEmbedding(4, base=0), "base > 0"),
