@@ -31,6 +31,9 @@ help:
 .venv-colab/.ready: tests/notebooks/requirements-colab.txt requirements-models.txt | .venv/.ready
 	$(BIN)/python tests/notebooks/colab_twin.py
 
+# Los hilos de torch esperan sin gastar CPU: con otro proceso al lado, un capítulo tarda la tercera parte.
+book check test: export OMP_WAIT_POLICY = passive
+
 # -W -n --keep-going: cualquier aviso de Sphinx o referencia rota detiene la construcción, y se ven todos.
 BUILD := $(BIN)/jupyter-book build . -W -n --keep-going
 

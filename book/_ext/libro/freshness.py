@@ -32,6 +32,8 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
+    # Los hilos de torch esperan sin gastar CPU: con otro proceso al lado se tarda la tercera parte.
+    "OMP_WAIT_POLICY": "passive",
 }
 
 
