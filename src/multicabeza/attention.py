@@ -482,9 +482,9 @@ class RotaryEmbedding(nn.Module):
     """Posiciones rotatorias (RoPE): gira cada consulta y cada clave un ángulo proporcional a su posición.
 
     La pareja de componentes (i, i + d_k/2) gira p·θ_i, con θ_i = base^(−2i/d_k): x' = x cos(pθ) + rot(x) sen(pθ),
-    donde rot(x) = (−x₂, x₁) y x₁, x₂ son las dos mitades de x. El producto q·k solo depende entonces de la distancia
-    entre posiciones. Su y colaboradores emparejan componentes vecinas (2i, 2i + 1); aquí, mitades, como LLaMA en
-    transformers: es lo mismo con las columnas en otro orden.
+    donde rot(x) = (−x₂, x₁) y x₁, x₂ son las dos mitades de x. De las posiciones, al producto q·k solo le llega
+    entonces la distancia. Su y colaboradores emparejan componentes vecinas (2i, 2i + 1); aquí, mitades, como LLaMA
+    en transformers: es lo mismo con las columnas en otro orden.
 
     Fuente:
         Su et al. (2021), «RoFormer», §3.2.2 (la rotación) y §3.4.2 (cómo se calcula).
