@@ -214,6 +214,87 @@ UNUSUAL = {
     "2.5": [cross_by_linear, cross_regrouped, CrossAttention()],
 }
 
+# --- Equivocadas, escritas de otra manera -------------------------------------------------------------------------
+
+
+def _weights(query, key, mask=None, fill=float("-inf")):
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    return torch.softmax(scores if mask is None else scores.masked_fill(~mask, fill), -1)
+
+
+def _attend(query, key, value, mask=None):
+    weights = _weights(query, key, mask)
+    return weights @ value, weights
+
+
+def _zero_times_infinity(query, key, value, mask=None):
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    weights = torch.softmax(scores if mask is None else scores + (~mask).float() * -torch.inf, -1)
+    return weights @ value, weights
+
+
+def _weak_fill(query, key, value, mask=None):
+    weights = _weights(query, key, mask, -1.0)
+    return weights @ value, weights
+
+
+def _return_inside_the_loop(n, d_model):
+    table = torch.zeros(n, d_model)
+    for position in range(n):
+        for i in range(0, d_model, 2):
+            angle = position / 10000 ** (i / d_model)
+            table[position, i], table[position, i + 1] = math.sin(angle), math.cos(angle)
+        return table
+
+
+# El error conocido que hay detrás de cada una.
+VARIANTS = [
+    ("1.1", _return_inside_the_loop, "return dentro del bucle"),
+    (
+        "1.1",
+        lambda n, d: torch.view_as_real(
+            torch.polar(torch.ones(n, d // 2), torch.arange(n)[:, None] / 10000 ** (torch.arange(0, d, 2) / d))
+        ).flatten(1),
+        "seno y coseno cambiados",
+    ),
+    ("1.2", lambda ids, table, positions: F.embedding(ids.view(-1), table) + positions, "frase aplanada"),
+    ("2.1", lambda q, k: torch.softmax(q @ k.T / q.shape[-1] ** 0.5, -1), ".T"),
+    ("2.1", lambda q, k: torch.softmax(q @ k.mT / math.isqrt(q.shape[-1]), -1), "raíz truncada"),
+    ("2.1", lambda q, k: F.softmax(q / q.shape[-1] ** 0.5 @ k.mT / q.shape[-1] ** 0.5, -1), "entre d"),
+    ("2.3", _zero_times_infinity, "más infinito"),
+    ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask.any() else None), "sin máscara no funciona"),
+    ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask == True else None), "if mask"),  # noqa: E712
+    ("2.3", lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask), "solo la salida"),
+    ("2.4", lambda lengths, n: (torch.arange(n) < lengths.unsqueeze(1))[:, None, None], "no admite listas"),
+    ("2.4", lambda lengths, n: torch.tensor([[j < x for j in range(n)] for x in lengths]), "forma (lote, n)"),
+    (
+        "2.5",
+        lambda xd, xe, wq, wk, wv: torch.softmax(xd @ wq @ (xe @ wk).T / wq.shape[1] ** 0.5, -1) @ (xe @ wv),
+        ".T",
+    ),
+]
+
+# Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
+# general, con estas palabras.
+LOOKALIKES = [
+    ("1.2", lambda ids, table, positions: [table[t] + p for t, p in zip(ids, positions, strict=False)], "lista de"),
+    ("1.2", lambda ids, table, positions: table[ids.unique()] + positions, "formas que no encajan"),
+    ("2.1", lambda q, k: q.softmax(-1) @ k.softmax(-1).mT, "no suman 1"),
+    ("2.1", lambda q, k: torch.softmax(q @ k.mT / torch.sqrt(q.shape[-1]), -1), "esperan un tensor"),
+    ("2.1", lambda q, k: math.exp(q @ k.mT), "un solo número"),
+    ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask is None else mask.mT), "no encajan"),
+    ("2.3", lambda q, k, v, mask=None: _attend(q, k.T, v), "no encajan"),
+    ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask is None else -mask), "se niega con «~»"),
+    ("2.3", _weak_fill, "no los valores"),
+    (
+        "2.3",
+        lambda q, k, v, mask=None: (F.scaled_dot_product_attention(q, k, v, mask), None),
+        "El segundo resultado es None",
+    ),
+    ("2.3", lambda q, k, v, mask=None: (lambda b, n, d: v)(*q.shape), "Llámala tú"),
+    ("2.4", lambda lengths, n: 1 - UNUSUAL["2.4"][0](lengths, n), "se niega con «~»"),
+]
+
 # --- Impostoras ---------------------------------------------------------------------------------------------------
 
 

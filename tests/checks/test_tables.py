@@ -10,7 +10,7 @@ import torch
 import multicabeza as mc
 from multicabeza.checks import CHECKS
 from multicabeza.checks.framework import examine, make_calls
-from tests.checks.answers import IMPOSTORS, UNUSUAL, generic_impostors
+from tests.checks.answers import IMPOSTORS, LOOKALIKES, UNUSUAL, VARIANTS, generic_impostors
 from tests.checks.solutions import EXERCISES, load, read
 
 EXERCISE = read()
@@ -78,6 +78,24 @@ def test_known_mistake_gets_its_own_hint(id, mistake):
     assert (result.passed, result.pending) == (False, False)
     assert result.hint.startswith(mistake.hint)
     assert 0 <= result.score < 1
+
+
+@pytest.mark.parametrize(("id", "answer", "name"), VARIANTS)
+def test_mistake_written_another_way_gets_its_hint(id, answer, name):
+    """Un error conocido se reconoce por lo que hace, no por cómo está escrito."""
+    (hint,) = [mistake.hint for mistake in CHECKS[id].mistakes if mistake.name == name]
+    for seed in range(3):
+        assert examine(CHECKS[id], answer, seed=seed).hint.startswith(hint)
+
+
+@pytest.mark.parametrize(("id", "answer", "words"), LOOKALIKES)
+def test_lookalike_of_a_mistake_does_not_get_its_hint(id, answer, words):
+    """Una pista que no es verdad es peor que una general."""
+    for seed in range(3):
+        result = examine(CHECKS[id], answer, seed=seed)
+        assert not result.passed
+        assert words in result.hint
+        assert not any(result.hint.startswith(mistake.hint) for mistake in CHECKS[id].mistakes)
 
 
 def test_hints_are_pairwise_different():

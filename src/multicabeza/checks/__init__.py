@@ -40,12 +40,13 @@ def check(id: str, answer: object) -> Result:
             escrita, y callarlo la daría por corregida.
         AssertionError: solo con `MULTICABEZA_STRICT=1`.
     """
-    if not isinstance(id, str | int | float) or str(id) not in CHECKS:
+    number = str(id).strip() if isinstance(id, str | int | float) else ""
+    if number not in CHECKS:
         raise ValueError(
             f"No hay ningún ejercicio «{id}». Se esperaba uno de estos: {', '.join(CHECKS)}. "
             'Lo habitual es un número mal copiado, o los dos argumentos al revés: mc.check("2.1", tu_funcion).'
         )
-    result = examine(CHECKS[str(id)], answer)
+    result = examine(CHECKS[number], answer)
     _say(result.line)
     if os.environ.get("MULTICABEZA_STRICT") == "1" and not result.passed:
         raise AssertionError(result.line)

@@ -132,6 +132,18 @@ POSITIONS = Check(
             "10000 elevado a 2i/d.",
         ),
         KnownMistake(
+            "potencia sin paréntesis",
+            lambda n, d_model: _waves(torch.arange(n)[:, None] / (10000.0 ** torch.arange(0, d_model, 2) / d_model)),
+            "La división entre d queda fuera de la potencia: Python eleva antes de dividir. Pon el exponente entero, "
+            "2i/d, entre paréntesis.",
+        ),
+        KnownMistake(
+            "cuadrado sin paréntesis",
+            lambda n, d_model: _waves(torch.arange(n)[:, None] / (10000.0**2 * torch.arange(d_model // 2) / d_model)),
+            "Elevas 10000 solo al 2, y lo demás multiplica y divide por fuera: Python calcula antes las potencias. "
+            "Encierra 2i/d entre paréntesis.",
+        ),
+        KnownMistake(
             "exponencial sin logaritmo",
             lambda n, d_model: _waves(_angles(n, _exponents(d_model), base=math.e)),
             "Las ondas apenas se frenan: la base es e y no 10000. Si usas la exponencial, multiplica antes el "
@@ -174,6 +186,17 @@ POSITIONS = Check(
             "solo cosenos",
             lambda n, d_model: _interleave(*[_angles(n, _exponents(d_model)).cos()] * 2),
             "Cada columna par repite el coseno de su pareja. Ahí va el seno del mismo ángulo.",
+        ),
+        KnownMistake(
+            "ángulos sin ondas",
+            lambda n, d_model: _interleave(*[_angles(n, _exponents(d_model))] * 2),
+            "Devuelves los ángulos. Falta pasarlos por el seno y el coseno.",
+        ),
+        KnownMistake(
+            "return dentro del bucle",
+            lambda n, d_model: torch.cat([_waves(_angles(1, _exponents(d_model))), torch.zeros(n - 1, d_model)]),
+            "Solo está rellena la primera fila: tu función termina en la primera vuelta del bucle. Saca el `return` "
+            "del bucle, a la altura del `for`.",
         ),
         KnownMistake(
             "apilar y desordenar",
@@ -313,6 +336,7 @@ EMBED = Check(
             _one_batch_dimension,
             "Con más de una dimensión de lote tu función falla: solo prevés (lote, n). El enunciado dice (..., n): no "
             "des nombre a las dimensiones de delante, no te hacen falta.",
+            error="values to unpack",
         ),
         KnownMistake(
             "longitud de la primera dimensión",
@@ -374,6 +398,12 @@ EMBED = Check(
             "columnas de la tabla",
             lambda ids, table, positions: table[:, ids] + positions,
             "Buscas columnas de `table`. Cada token es una fila: la tabla tiene forma (vocab, d_model).",
+        ),
+        KnownMistake(
+            "frase aplanada",
+            lambda ids, table, positions: table[ids.flatten()] + positions,
+            "Con lote tu función falla: al aplanar `ids` se juntan todas las frases en una fila. No lo aplanes: "
+            "`table[ids]` conserva sus dimensiones.",
         ),
         KnownMistake(
             "una fila arriba",

@@ -31,14 +31,15 @@ def attention_weights(query, key):
 
 
 def _large_scores(generator):
-    """Puntuaciones cercanas a +850 en unas filas y a −850 en otras: se salen de la exponencial también en float64.
+    """Filas de puntuaciones cercanas a +850, a −850 y a las dos cosas: ni en float64 cabe su exponencial.
 
     Los números son múltiplos de 1/8 y √d es una potencia de 2, así que las puntuaciones son exactas en float32, se
     calculen en el orden que se calculen.
     """
     query, key = (torch.randint(-8, 9, (3, n, 16), generator=generator) / 8 for n in (4, 5))
     key[..., 0] = 40.0
-    query[..., 0] = torch.tensor([85.0, -85.0, 85.0, -85.0])
+    key[..., 1] = 40.0 * (-1.0) ** torch.randperm(5, generator=generator)
+    query[..., :2] = torch.tensor([[85.0, 0.0], [-85.0, 0.0], [0.0, 85.0], [0.0, -85.0]])
     return Call((query, key))
 
 
@@ -63,7 +64,7 @@ WEIGHTS = Check(
     weights=lambda value: value,
     cases=(
         Case("sin lote", lambda generator: Call((_normal(generator, 5, 6), _normal(generator, 7, 6)))),
-        Case("con lote", lambda generator: Call((_normal(generator, 2, 3, 7, 8), _normal(generator, 2, 3, 4, 8)))),
+        Case("con lote", lambda generator: Call((_normal(generator, 2, 3, 7, 8), _normal(generator, 2, 3, 5, 8)))),
         Case("puntuaciones muy grandes", _large_scores),
     ),
     mistakes=(
@@ -91,6 +92,29 @@ WEIGHTS = Check(
             "con la dimensión.",
         ),
         KnownMistake(
+            "d ** 1 / 2",
+            lambda query, key: _softmax(query @ key.mT / (query.shape[-1] / 2)),
+            "Las puntuaciones quedan divididas entre d/2: en Python, `d ** 1 / 2` eleva antes de dividir. Usa "
+            "`math.sqrt(d)`, o pon el exponente entre paréntesis.",
+        ),
+        KnownMistake(
+            "entre d ** 1 / 2",
+            lambda query, key: _softmax(query @ key.mT / query.shape[-1] ** 1 / 2),
+            "Las puntuaciones quedan divididas entre d y otra vez entre 2: sin paréntesis, el exponente es solo el 1. "
+            "Encierra el 1/2, o usa `math.sqrt`.",
+        ),
+        KnownMistake(
+            "raíz truncada",
+            lambda query, key: _softmax(query @ key.mT / int(query.shape[-1] ** 0.5)),
+            "La escala solo acierta cuando d es un cuadrado: redondeas la raíz a un entero. Quita el `int` y usa la "
+            "raíz con sus decimales.",
+        ),
+        KnownMistake(
+            "división entera",
+            lambda query, key: _softmax(query @ key.mT // query.shape[-1] ** 0.5),
+            "Las puntuaciones llegan redondeadas a la softmax: «//» se queda con la parte entera. Divide con «/».",
+        ),
+        KnownMistake(
             "entre la raíz del número de claves",
             lambda query, key: _softmax(query @ key.mT / key.shape[-2] ** 0.5),
             "La escala depende de cuántas claves hay. Usa la raíz de d, la última dimensión de `query`: son d los "
@@ -106,6 +130,12 @@ WEIGHTS = Check(
             lambda query, key: _softmax(query @ key.mT / query.shape[1] ** 0.5),
             "Sin lote todo va bien, pero con lote la escala es otra: lees d en la dimensión 1. Cuenta desde el final, "
             "con -1, y valdrá con cualquier lote.",
+        ),
+        KnownMistake(
+            "d leída en la segunda dimensión de key",
+            lambda query, key: _softmax(query @ key.mT / key.shape[1] ** 0.5),
+            "Lees d en la dimensión 1 de `key`, que con lote son las claves o las cabezas. Es la última de todas: "
+            "cuenta desde el final.",
         ),
         KnownMistake(
             "softmax en la dimensión 1",
@@ -183,6 +213,40 @@ WEIGHTS = Check(
             "repartir. Resta a cada fila su propio máximo.",
         ),
         KnownMistake(
+            "resta de la media",
+            lambda query, key: _exp_over_sum(_scores(query, key) - _scores(query, key).mean(-1, keepdim=True)),
+            "Restas a cada fila su media, y si la fila mezcla puntuaciones muy altas y muy bajas la exponencial se "
+            "desborda igual. Resta el máximo: así ningún exponente pasa de 0.",
+        ),
+        KnownMistake(
+            "dos softmax",
+            lambda query, key: _softmax(_softmax(_scores(query, key))),
+            "Los pesos salen casi iguales entre sí, aunque sumen 1: aplicas la softmax dos veces. Aplícala una, sobre "
+            "las puntuaciones.",
+        ),
+        KnownMistake(
+            "la más parecida pesa menos",
+            lambda query, key: _softmax(-_scores(query, key)),
+            "Las claves que más se parecen a la consulta son las que menos pesan: las puntuaciones llevan el signo "
+            "cambiado. Quita ese menos.",
+        ),
+        KnownMistake(
+            "reshape en vez de trasponer",
+            lambda query, key: _softmax(
+                query @ key.reshape(*key.shape[:-2], *key.mT.shape[-2:]) / query.shape[-1] ** 0.5
+            ),
+            "La forma es correcta, pero cada puntuación mezcla trozos de varias claves: `reshape` y `view` no "
+            "trasponen, vuelven a leer los mismos números en fila. Usa `.mT` o `transpose(-2, -1)`.",
+        ),
+        KnownMistake(
+            "máscara causal",
+            lambda query, key: _softmax(
+                _scores(query, key).masked_fill(_scores(query, key).isfinite().triu(1), float("-inf"))
+            ),
+            "Hay una máscara causal: cada consulta deja a cero las claves que van detrás. Aquí no se pide ninguna "
+            "máscara.",
+        ),
+        KnownMistake(
             "similitud del coseno",
             lambda query, key: _softmax(
                 torch.nn.functional.normalize(query, dim=-1) @ torch.nn.functional.normalize(key, dim=-1).mT
@@ -197,6 +261,24 @@ WEIGHTS = Check(
             "dimensiones de `key` y deja quietas las demás.",
         ),
         KnownMistake(
+            ".T",
+            lambda query, key: _softmax(query @ key.permute(*range(key.dim() - 1, -1, -1)) / query.shape[-1] ** 0.5),
+            "Con lote tu función falla: `.T` da la vuelta a todas las dimensiones, también a las de lote. Usa `.mT`, "
+            "que intercambia solo las dos últimas.",
+        ),
+        KnownMistake(
+            "transpose(0, 1)",
+            lambda query, key: _softmax(query @ key.transpose(0, 1) / query.shape[-1] ** 0.5),
+            "Con lote tu función falla: intercambias las dimensiones 0 y 1, que entonces son de lote. Cuéntalas desde "
+            "el final: las dos últimas son -2 y -1.",
+        ),
+        KnownMistake(
+            "transpose(1, 2)",
+            lambda query, key: _softmax(query @ key.transpose(1, 2) / query.shape[-1] ** 0.5),
+            "Intercambias las dimensiones 1 y 2, que solo son las últimas si hay exactamente una de lote. Cuenta desde "
+            "el final, con -2 y -1, y dará igual cuántas haya.",
+        ),
+        KnownMistake(
             "consulta a consulta",
             _query_by_query,
             "Sin lote tu función falla: recorres la primera dimensión como si siempre hubiera lote, y entonces son las "
@@ -207,6 +289,7 @@ WEIGHTS = Check(
             _one_batch_dimension,
             "Con dos dimensiones de lote tu función falla: `bmm` admite exactamente una. El operador @ admite las que "
             "haya.",
+            error="3D tensor",
         ),
     ),
 )
@@ -287,6 +370,17 @@ CAUSAL = Check(
             "solo la diagonal",
             lambda n: torch.eye(n, dtype=torch.bool),
             "Cada token solo se ve a sí mismo. Añade todos los anteriores.",
+        ),
+        KnownMistake(
+            "nada permitido",
+            lambda n: ~_ones(n),
+            "Nadie puede mirar a nadie: todo es False. Pon True en la diagonal y debajo de ella.",
+        ),
+        KnownMistake(
+            "la otra diagonal",
+            lambda n: _ones(n).tril().flip(-1),
+            "El triángulo está apoyado en la otra diagonal: el primer token ve solo el último. Para cada fila i, las "
+            "columnas permitidas empiezan en la 0 y acaban en la i.",
         ),
         KnownMistake(
             "solo el anterior y él mismo",
@@ -491,7 +585,14 @@ SDPA = Check(
         KnownMistake(
             "más infinito",
             lambda query, key, value, mask=None: _both(_softmax(_fill(_scores(query, key), mask, float("inf"))), value),
-            "Salen NaN donde hay máscara: pones +∞ en las puntuaciones prohibidas. El signo es el otro.",
+            "Salen NaN en cuanto hay máscara: o has puesto +∞ en lo prohibido, o multiplicas la máscara por −∞, y cero "
+            "por infinito no es un número. Escribe −∞ en esas puntuaciones con `masked_fill` o `torch.where`.",
+        ),
+        KnownMistake(
+            "sin el signo menos",
+            lambda query, key, value, mask=None: _both(_softmax(_fill(_scores(query, key), mask, 1e9)), value),
+            "Las claves prohibidas se llevan todo el peso, a partes iguales: el número grande que les pones es "
+            "positivo. Tiene que ser muy negativo, o −∞.",
         ),
         KnownMistake(
             "máscara ignorada",
@@ -514,36 +615,42 @@ SDPA = Check(
             "sin máscara no funciona",
             _mask_always_there,
             "Cuando no hay máscara tu función falla: la usas sin mirar si ha llegado. Comprueba antes que no es None.",
+            error="NoneType|must be Tensor, not bool|masked_fill",
         ),
         KnownMistake(
             "if mask",
             _mask_as_condition,
             "Preguntas «if mask», y un tensor con varios valores no es ni verdadero ni falso. Pregunta si la máscara "
             "«is not None».",
+            error="ambiguous",
         ),
         KnownMistake(
             "índice booleano sin difusión",
             _indexed_without_broadcasting,
             "Con lote tu función falla: los corchetes exigen una máscara de la misma forma que las puntuaciones. "
             "`masked_fill` y `torch.where` la extienden solas al lote y a las cabezas.",
+            error="shape of the mask",
         ),
         KnownMistake(
             "índice booleano al final",
             _indexed_at_the_end,
             "Con una máscara (n_q, n_k) va bien, y con una (lote, 1, 1, n_k) falla: los corchetes la encajan en las "
             "últimas dimensiones. Usa `masked_fill` o `torch.where`, que la extienden donde vale 1.",
+            error="too many indices|shape of the mask",
         ),
         KnownMistake(
             "máscara de cuatro dimensiones",
             _four_dimensional_mask,
             "Exiges una máscara de cuatro dimensiones, y una (n_q, n_k) también vale. No la desmontes: torch la "
             "extiende solo hasta la forma de las puntuaciones.",
+            error="values to unpack",
         ),
         KnownMistake(
             "lote obligatorio",
             _four_dimensional_query,
             "Sin lote tu función falla: repartes la forma de `query` en cuatro nombres. Solo te hace falta la última "
             "dimensión; léela con -1.",
+            error="values to unpack",
         ),
         KnownMistake(
             "solo la salida",
@@ -597,6 +704,29 @@ SDPA = Check(
             lambda query, key, value, mask=None: _both(_fill(_scores(query, key), mask).softmax(-2), value),
             "Las filas de los pesos no suman 1; las columnas, sí: la softmax recorre las consultas. Haz que recorra "
             "las claves, la última dimensión.",
+        ),
+        KnownMistake(
+            "softmax en la dimensión 1",
+            lambda query, key, value, mask=None: _both(_fill(_scores(query, key), mask).softmax(1), value),
+            "Sin lote todo va bien, y con lote la softmax recorre las cabezas: la fijaste en la dimensión 1. Aplícala "
+            "a la última, la de las claves.",
+        ),
+        KnownMistake(
+            "d ** 1 / 2",
+            lambda query, key, value, mask=None: _both(
+                _softmax(_fill(query @ key.mT / (query.shape[-1] / 2), mask)), value
+            ),
+            "La escala es d/2: `d ** 1 / 2` eleva primero y divide después. Pon el exponente entre paréntesis, o usa "
+            "`math.sqrt`.",
+        ),
+        KnownMistake(
+            "pesos sin enmascarar",
+            lambda query, key, value, mask=None: (
+                _attend(query, key, value, mask)[0],
+                _attend(query, key, value)[1],
+            ),
+            "La salida está bien, pero los pesos que devuelves son los de antes de la máscara. Devuelve los mismos con "
+            "los que has mezclado los valores.",
         ),
         KnownMistake(
             "puntuaciones en lugar de pesos",
@@ -694,6 +824,12 @@ PADDING = Check(
             "y los unos en medio.",
         ),
         KnownMistake(
+            "forma (lote, n, 1, 1)",
+            lambda lengths, n: _real(lengths, n)[:, :, None, None],
+            "Los unos están al final, y la longitud n ocupa el sitio de las cabezas. Las claves van en la última "
+            "dimensión: mete los unos entre el lote y ellas.",
+        ),
+        KnownMistake(
             "uno de más",
             lambda lengths, n: _as_keys(torch.arange(n) <= torch.as_tensor(lengths)[:, None]),
             "En cada frase se cuela un token de relleno. Las posiciones empiezan en 0: una frase de longitud L ocupa "
@@ -734,12 +870,14 @@ PADDING = Check(
             lambda lengths, n: _as_keys(torch.arange(n) < lengths[:, None]),
             "Con un tensor va bien, y con una lista de Python falla. Convierte `lengths` en tensor al empezar, venga "
             "como venga.",
+            error="'list'|list indices|must be Tensor, not list",
         ),
         KnownMistake(
             "no admite otros enteros",
             lambda lengths, n: _as_keys(torch.arange(n) < torch.LongTensor(lengths)[:, None]),
             "`torch.LongTensor` no acepta un tensor de enteros de otra anchura. Usa `torch.as_tensor`, que admite "
             "listas y tensores de cualquier tipo.",
+            error="TensorOptions|expected Long",
         ),
         KnownMistake(
             "anchura de la frase más larga",
@@ -854,6 +992,16 @@ CROSS = Check(
             "valores son lo que se mezcla (`w_v`).",
         ),
         KnownMistake(
+            "la misma matriz para consultas y claves",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: _mix(x_decoder @ w_q, x_encoder @ w_q, x_encoder @ w_v),
+            "Proyectas las claves con `w_q`, y `w_k` no se usa. Cada cosa tiene su matriz.",
+        ),
+        KnownMistake(
+            "w_q también para los valores",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: _mix(x_decoder @ w_q, x_encoder @ w_k, x_encoder @ w_q),
+            "Los valores están proyectados con `w_q`. Proyéctalos con `w_v`, que es la suya.",
+        ),
+        KnownMistake(
             "claves como valores",
             lambda x_decoder, x_encoder, w_q, w_k, w_v: _mix(x_decoder @ w_q, x_encoder @ w_k, x_encoder @ w_k),
             "Mezclas las claves y `w_v` no se usa. Proyecta el codificador otra vez, con `w_v`, y mezcla eso.",
@@ -891,6 +1039,37 @@ CROSS = Check(
             "Todo viene del lado correcto, pero la escala es d. Divide entre su raíz.",
         ),
         KnownMistake(
+            "d ** 1 / 2",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: (
+                _softmax((x_decoder @ w_q) @ (x_encoder @ w_k).mT / (w_q.shape[-1] / 2)) @ (x_encoder @ w_v)
+            ),
+            "Divides entre d/2: `d ** 1 / 2` es d elevado a 1, partido por 2. Encierra el exponente entre paréntesis.",
+        ),
+        KnownMistake(
+            "por √d",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: (
+                _softmax((x_decoder @ w_q) @ (x_encoder @ w_k).mT * w_q.shape[-1] ** 0.5) @ (x_encoder @ w_v)
+            ),
+            "Casi todo el peso cae en un solo token del codificador: multiplicas por √d. La escala divide.",
+        ),
+        KnownMistake(
+            "escala en la salida",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: (
+                _softmax((x_decoder @ w_q) @ (x_encoder @ w_k).mT) @ (x_encoder @ w_v) / w_q.shape[-1] ** 0.5
+            ),
+            "La división entre √d llega al final, cuando los pesos ya están hechos. Hazla antes de la softmax, sobre "
+            "las puntuaciones.",
+        ),
+        KnownMistake(
+            "con la suma residual",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: (
+                (x_decoder if w_q.shape[0] == w_q.shape[1] else 0)
+                + _mix(x_decoder @ w_q, x_encoder @ w_k, x_encoder @ w_v)
+            ),
+            "A la salida le has sumado `x_decoder`, como hace la capa que rodea a la atención. Aquí se pide solo la "
+            "atención.",
+        ),
+        KnownMistake(
             "softmax sobre las consultas",
             lambda x_decoder, x_encoder, w_q, w_k, w_v: (
                 _scores(x_decoder @ w_q, x_encoder @ w_k).softmax(-2) @ (x_encoder @ w_v)
@@ -918,6 +1097,19 @@ CROSS = Check(
             "dos resultados",
             _two_results,
             "Devuelves la salida y los pesos. Aquí se pide solo la salida.",
+        ),
+        KnownMistake(
+            ".T",
+            lambda x_decoder, x_encoder, w_q, w_k, w_v: (
+                _softmax(
+                    (x_decoder @ w_q)
+                    @ (x_encoder @ w_k).permute(*range(x_encoder.dim() - 1, -1, -1))
+                    / w_q.shape[-1] ** 0.5
+                )
+                @ (x_encoder @ w_v)
+            ),
+            "Sin lote va bien, y con lote falla: `.T` invierte el orden de todas las dimensiones. `.mT` cambia solo "
+            "las dos últimas.",
         ),
         KnownMistake(
             "sin lote",

@@ -6,6 +6,7 @@ from torch import Tensor
 # Margen de los valores según la anchura del resultado, que no se juzga: 16 bits redondean más.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DEFAULT_TOLERANCE = 1e-4
+UNREADABLE = object()  # en lugar de un tensor que no tiene números que mirar
 LARGEST = 10**6  # elementos; de un resultado mayor que cualquiera de los nuestros se guarda solo la forma
 
 
@@ -28,16 +29,22 @@ def copy(value):
 
 
 def snapshot(value):
-    """Lo devuelto, tal como estaba: tensores corrientes (sin gradiente ni subclase, en la CPU) y tuplas."""
+    """Lo devuelto, tal como estaba: tensores corrientes (sin gradiente ni subclase, en la CPU), listas y tuplas."""
     if isinstance(value, Tensor):
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():  # una subclase no cuenta su versión
             if value.numel() > LARGEST:
                 return torch.empty(value.shape, dtype=value.dtype, device="meta")
             plain = (value if type(value) is Tensor else Tensor.as_subclass(value, Tensor)).detach()
-            plain = plain.to_dense() if plain.layout is not torch.strided else plain
-            return plain.cpu().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+            try:
+                plain = plain.to_dense() if plain.layout is not torch.strided else plain
+                plain = plain.dequantize() if plain.is_quantized else plain
+                plain = plain.cpu().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+                plain.flatten()[:1].tolist()  # los de «meta», los ficticios y los anidados no se dejan leer
+            except (RuntimeError, NotImplementedError):
+                return UNREADABLE
+            return plain
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
-        return tuple(snapshot(item) for item in value)
+        return (list if isinstance(value, list) else tuple)(snapshot(item) for item in value)
     return value
 
 
@@ -64,7 +71,7 @@ def difference(value, expected, *, like_mistake: bool = False) -> str | None:
     Con `like_mistake` se compara con lo que devuelve un error conocido: un NaN es igual a otro NaN.
     """
     if isinstance(expected, tuple):
-        if not isinstance(value, tuple) or len(value) != len(expected):
+        if not isinstance(value, tuple | list) or len(value) != len(expected):
             return "tipo"
         pairs = zip(value, expected, strict=True)
         return next((d for v, e in pairs if (d := difference(v, e, like_mistake=like_mistake))), None)

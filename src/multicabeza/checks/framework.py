@@ -6,6 +6,7 @@ con cada error conocido, de modo que la pista nombra el fallo. Si no es ninguno 
 """
 
 import inspect
+import re
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -58,11 +59,20 @@ class Case:
 @dataclass(frozen=True)
 class KnownMistake:
     """Una función equivocada que alguien escribiría, y la pista que la nombra: una frase sobre lo que se ve y otra
-    sobre lo que hay que hacer, sin los números de la solución."""
+    sobre lo que hay que hacer, sin los números de la solución.
+
+    Args:
+        name: nombre, para las pruebas.
+        answer: la función equivocada.
+        hint: la pista.
+        error: si `answer` falla en algún caso, qué otros errores delatan el mismo fallo (expresión regular sobre «tipo:
+            mensaje»). Vacío: solo el mismo tipo con el mismo mensaje.
+    """
 
     name: str
     answer: Callable
     hint: str
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ def examine(check: Check, answer: object, *, seed: int | None = None, seconds: f
     """
     if sandbox.answering():
         raise RuntimeError("una respuesta no puede llamar a mc.check: comprueba tu función desde otra celda")
-    if not callable(answer):
+    if not callable(answer) or inspect.isclass(answer):
         return Result(check.id, False, False, hints.not_a_function(check, answer), 0.0)
     with sandbox.LOCK, sandbox.untouched():
         if not sandbox.run_isolated(torch_is_sane):
@@ -146,10 +156,15 @@ def examine(check: Check, answer: object, *, seed: int | None = None, seconds: f
         arity = hints.wrong_arity(check, answer, calls)
         if arity:
             return Result(check.id, False, False, arity, 0.0)
-        with sandbox.guarded() as replaced:
-            outcomes = sandbox.run_limited(
-                [lambda call=call: attempt(check, answer, call) for call in calls], seconds=seconds
-            )
+        try:
+            with sandbox.guarded() as replaced:
+                outcomes = sandbox.run_limited(
+                    [lambda call=call: attempt(check, answer, call) for call in calls], seconds=seconds
+                )
+        except Exception:  # la respuesta quitó algo que también usa el vigilante
+            if not replaced:
+                raise
+            outcomes = [sandbox.Stopped("tiempo")] * len(calls)
         return sandbox.run_isolated(lambda: grade(check, calls, outcomes, replaced))
 
 
@@ -205,31 +220,25 @@ def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Seq
 def recognise(check: Check, calls, outcomes, problems) -> KnownMistake | None:
     """El error conocido que hace lo mismo que la respuesta, si lo hay.
 
-    Primero, el que coincide en todos los casos, también en el mensaje de sus errores. Después, el que coincide en todos
-    aunque los mensajes sean otros, si en algún caso devuelve un valor (si no, no se sabría cuál es). Por último, el que
-    explica más casos equivocados: suele ser un error acompañado de otro.
+    Primero, el que coincide en todos los casos. Si no, el que explica la mayor parte de los resultados equivocados (más
+    de la mitad: con menos puede ser casualidad); suele ser un error acompañado de otro.
     """
-    exact, loose = [], []
+    rows = []
     for mistake in check.mistakes:
         theirs = [attempt(check, mistake.answer, call) for call in calls]
-        exact.append([matches(o, t, same_message=True) for o, t in zip(outcomes, theirs, strict=True)])
-        loose.append([matches(o, t, same_message=False) for o, t in zip(outcomes, theirs, strict=True)])
-        if all(exact[-1]):
+        rows.append([matches(o, t, mistake.error) for o, t in zip(outcomes, theirs, strict=True)])
+        if all(rows[-1]):
             return mistake
-    if any(isinstance(outcome, Returned) for outcome in outcomes):
-        for mistake, row in zip(check.mistakes, loose, strict=True):
-            if all(row):
-                return mistake
     wrong = [i for i, problem in enumerate(problems) if problem and isinstance(outcomes[i], Returned)]
-    explained = [sum(row[i] for i in wrong) for row in exact]
+    explained = [sum(row[i] for i in wrong) for row in rows]
     best = max(explained, default=0)
-    return check.mistakes[explained.index(best)] if best else None
+    return check.mistakes[explained.index(best)] if 2 * best > len(wrong) else None
 
 
-def matches(outcome, theirs, *, same_message: bool) -> bool:
+def matches(outcome, theirs, error: str = "") -> bool:
     """¿Hace la respuesta lo mismo que el error conocido en este caso?"""
     if isinstance(outcome, Returned) and isinstance(theirs, Returned):
         return difference(outcome.value, theirs.value, like_mistake=True) is None
     if isinstance(outcome, hints.Raised) and isinstance(theirs, hints.Raised):
-        return outcome.type == theirs.type and (not same_message or outcome.message == theirs.message)
+        return re.search(error, outcome.text) is not None if error else outcome.text == theirs.text
     return False

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 import torch
 from torch import Tensor
 
-from .compare import difference, kind
+from .compare import UNREADABLE, difference, kind
 
 TORCH_CHANGED = (
     "En esta sesión las funciones de torch ya no calculan lo que deben: alguna celda ha sustituido una de ellas. "
@@ -36,14 +36,40 @@ ADVICE = (
     (r"^MemoryError|allocate memory", "Tu función pide más memoria de la que hay: revisa los tamaños que construyes."),
     (
         r"shapes cannot be multiplied|size mismatch|must match|doesn't match|Expected size|cannot be broadcast|"
-        r"does not broadcast|expanded size|is invalid for input of size|dot : expected",
+        r"does not broadcast|expanded size|is invalid for input of size|dot : expected|at least 2 dimensions|"
+        r"[1-9]-?D tensor|of the mask|only supported on matrices",
         "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la que falla.",
     ),
     (
         r"used as indices",
         "Los índices de una tabla tienen que ser enteros: mira qué operación los ha convertido en reales.",
     ),
-    (r"'Tensor' object is not callable", "Un tensor no se llama con paréntesis: para sacar filas suyas usa corchetes."),
+    (
+        r"'Tensor' object is not callable",
+        "Un tensor no se llama con paréntesis: para sacar filas suyas usa corchetes. Si ese nombre era de una función, "
+        "alguna celda lo ha tapado con un resultado.",
+    ),
+    (
+        r"values to unpack",
+        "Repartes la forma en un número fijo de nombres, y aquí tiene otro número de dimensiones: lee solo las que te "
+        "hacen falta, contando desde el final con -1 y -2.",
+    ),
+    (
+        r"only one element tensors can be converted|cannot be converted to Scalar|only 0-dim|only integer tensors of a",
+        "Ahí hace falta un solo número y llega un tensor con varios: `math` trabaja con números sueltos (`torch` tiene "
+        "las mismas funciones para tensores), y para juntar tensores está `torch.stack`.",
+    ),
+    (
+        r"must be Tensor, not",
+        "Las funciones de torch esperan un tensor, y ahí les llega otra cosa: para un número suelto usa `math` o `**`.",
+    ),
+    (
+        r"invert.*only implemented|(with|on) a bool tensor is not supported",
+        "Una máscara se niega con «~», y tiene que ser de booleanos: conviértela antes con `.bool()` si son números.",
+    ),
+    (r"NoneType", "Ahí llega None en vez de un valor: mira si es un argumento que faltaba o una función sin `return`."),
+    (r"'list' object has no|list indices", "Es una lista de Python y la tratas como un tensor: conviértela antes."),
+    (r"^(EOFError|StdinNot)", "Tu función pide algo por el teclado: todo lo que necesita le llega como argumento."),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
         r"dtype|scalar type|not implemented for",
@@ -80,6 +106,11 @@ class Raised:
     answer: str = ""
     shadowed: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def text(self) -> str:
+        """Tipo y mensaje, como los escribe Python."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
     @classmethod
     def describe(cls, error: BaseException, answer: Callable) -> "Raised":
         """Resume `error` sin quedarse con él (retendría las variables de la respuesta)."""
@@ -89,7 +120,10 @@ class Raised:
             message = ""
         steps = list(_walk(error.__traceback__))
         theirs = [step for step in steps if not step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)]
-        name = getattr(answer, "__name__", type(answer).__name__)
+        try:
+            name = getattr(answer, "__name__", type(answer).__name__)
+        except Exception:
+            name = type(answer).__name__
         if not theirs:
             return cls(type(error).__name__, message, answer=name)
         last = theirs[-1]
@@ -144,7 +178,7 @@ def _shadowed(step: TracebackType) -> tuple[tuple[str, str], ...]:
 
 
 def _short(text: str, width: int = 90) -> str:
-    text = " ".join(text.split())
+    text = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * width]).split())
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -167,9 +201,17 @@ def _entry(value) -> str:
 
 def not_a_function(check, answer) -> str:
     """Se pasó otra cosa en vez de la función."""
-    came = "un tensor" if isinstance(answer, Tensor) else "None" if answer is None else f"{type(answer).__name__}"
+    came, why = type(answer).__name__, "quizá la llamaste al pasarla"
+    if isinstance(answer, Tensor):
+        came = "un tensor"
+    elif isinstance(answer, str):
+        came, why = "un texto", "el nombre de la función va sin comillas"
+    elif inspect.isclass(answer):
+        came, why = f"la clase {answer.__name__}", "si escribiste una clase, pasa un objeto suyo"
+    elif answer is None:
+        came = "None"
     return (
-        f"Se esperaba una función y llegó {came}: quizá la llamaste al pasarla. "
+        f"Se esperaba una función y llegó {came}: {why}. "
         f'Pásala por su nombre, sin paréntesis: mc.check("{check.id}", {check.reference.__name__}).'
     )
 
@@ -244,7 +286,7 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
         return error(outcome, at)
     value, which = outcome.value, "El resultado"
     if isinstance(expected, tuple):
-        if not isinstance(value, tuple) or len(value) != len(expected):
+        if not isinstance(value, tuple | list) or len(value) != len(expected):
             return not_a_tuple(value, len(expected))
         index = next(i for i, pair in enumerate(zip(value, expected, strict=True)) if difference(*pair))
         value, expected, which = value[index], expected[index], f"El {_ORDINALS[index]} resultado"
@@ -268,7 +310,7 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
     ):
         return (
             f"Las filas de los pesos no suman 1 ({at}). Cada consulta reparte un peso total de 1 entre las claves: "
-            "la softmax es el último paso que toca los pesos."
+            "la softmax recorre la última dimensión, y después nada toca los pesos."
         )
     return (
         f"{which} tiene la forma correcta, pero no los valores ({at}). "
@@ -282,18 +324,20 @@ def error(raised: Raised, at: str) -> str:
     if raised.shadowed:
         name, what = raised.shadowed[0]
         return (
-            f"Tu función falla{place} porque en este cuaderno «{name}» ya no es lo que era: ahora es {what}. "
+            f"Tu función falla{place} porque en este cuaderno «{name}» ya no es lo que era: ahora es una variable de "
+            f"tipo {what}. "
             "Reinicia el kernel (o vuelve a importarlo, si era un módulo) y no uses ese nombre para una variable."
         )
-    text = f"{raised.type}: {raised.message}"
-    advice = next(what for pattern, what in ADVICE if re.search(pattern, text))
-    return f"Tu función se para{place} con {_short(text, 140)} ({at}). {advice}"
+    advice = next(what for pattern, what in ADVICE if re.search(pattern, raised.text))
+    return f"Tu función se para{place} con {_short(raised.text, 140)} ({at}). {advice}"
 
 
 def not_a_tuple(value, count: int) -> str:
     """Se pedían varios resultados."""
-    came = f"{len(value)} resultados" if isinstance(value, tuple) else "None" if value is None else "uno solo"
-    return f"Se piden {count} resultados, separados por una coma tras `return`, y llegó {came}. Devuélvelos todos."
+    came = "llegó None" if value is None else "llegó uno solo"
+    if isinstance(value, tuple | list):
+        came = f"llegaron {len(value)}"
+    return f"Se piden {count} resultados, separados por una coma tras `return`, y {came}. Devuelve esos {count}."
 
 
 def wrong_type(value, expected, which: str) -> str:
@@ -304,6 +348,13 @@ def wrong_type(value, expected, which: str) -> str:
             return f"{which} contiene {came} y se esperaban booleanos. Devuelve una comparación, o usa `.bool()`."
         came = "booleanos" if kind(value) == "bool" else "números complejos"
         return f"{which} contiene {came} y se esperaban números reales. Busca la operación que cambia el tipo."
+    if value is UNREADABLE:
+        return (
+            f"{which} es un tensor especial (de «meta», ficticio o anidado), sin números que se puedan mirar. "
+            "Devuelve un tensor corriente, con lo que has calculado."
+        )
+    if value is None and which != "El resultado":
+        return f"{which} es None. Pon en su lugar lo que pide el enunciado; si la función que usas no lo da, calcúlalo."
     if value is None:
         return "Tu función no devuelve nada (None). Termina con `return` y lo que has calculado."
     if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):

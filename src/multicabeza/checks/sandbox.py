@@ -126,10 +126,10 @@ def run_limited(steps: Sequence[Callable], *, seconds: float | None = None, mega
 
     thread = _Worker(target=work, daemon=True)
     reason, start, base = None, time.monotonic(), _resident_bytes()
-    with _muted(thread):
+    with _muted():
         thread.start()
         try:
-            while reason is None and not done.wait(0.01):
+            while reason is None and not done.wait(0.01) and thread.is_alive():
                 if time.monotonic() - start > seconds:
                     reason = "tiempo"
                 elif _resident_bytes() - base > growth:
@@ -176,13 +176,13 @@ def _resident_bytes() -> int:
 
 
 class _Mute:
-    """Una salida que calla a un hilo y deja pasar a los demás."""
+    """Una salida que deja pasar a los hilos que ya había y calla a los nuevos: la respuesta y los que ella abra."""
 
-    def __init__(self, stream, thread: threading.Thread):
-        self._stream, self._thread = stream, thread
+    def __init__(self, stream):
+        self._stream, self._allowed = stream, set(threading.enumerate())
 
     def write(self, text: str) -> int:
-        if threading.current_thread() is self._thread or self._stream is None:
+        if self._stream is None or threading.current_thread() not in self._allowed:
             return len(text)
         return self._stream.write(text)
 
@@ -194,14 +194,17 @@ class _Mute:
         if self._stream is not None:
             self._stream.flush()
 
+    def close(self) -> None:
+        """Nada: la salida es del cuaderno."""
+
     def __getattr__(self, name: str):
         return getattr(self._stream, name)
 
 
 @contextmanager
-def _muted(thread: threading.Thread) -> Iterator[None]:
+def _muted() -> Iterator[None]:
     saved = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Mute(stream, thread) for stream in saved)
+    sys.stdout, sys.stderr = (_Mute(stream) for stream in saved)
     try:
         yield
     finally:
@@ -213,7 +216,8 @@ def _get_deterministic() -> tuple[bool, bool]:
 
 
 def _set_deterministic(mode: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(mode[0], warn_only=mode[1])
+    if mode != _get_deterministic():  # aunque no cambie nada, la llamada carga medio compilador: segundos
+        torch.use_deterministic_algorithms(mode[0], warn_only=mode[1])
 
 
 # Lo que es de todo el proceso: cómo se lee, cómo se repone y con qué valor se corrige (None: con el que haya).
