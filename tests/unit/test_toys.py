@@ -54,6 +54,20 @@ def test_steps_are_quiet_in_the_book(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_steps_use_one_thread_and_give_it_back(monkeypatch):
+    monkeypatch.setenv("MULTICABEZA_BOOK", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert [torch.get_num_threads() for _ in steps(2, "prueba")] == [1, 1]
+        assert torch.get_num_threads() == 2
+        for _ in steps(5, "prueba"):
+            break  # también si se interrumpe
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 # --- Saturación ------------------------------------------------------------------------------------------------------
 
 
