@@ -1,5 +1,6 @@
 """Cómo se porta la corrección con respuestas que fallan, no acaban, molestan o hacen trampa."""
 
+import bdb
 import builtins
 import functools
 import linecache
@@ -251,6 +252,7 @@ def test_error_inside_torch_points_to_their_line(capsys):
         (StopIteration(), "StopIteration"),
         (Unspeakable(), "Unspeakable"),
         (AssertionError(), "con AssertionError ("),
+        (bdb.BdbQuit(), "punto de parada"),
         (EOFError("EOF when reading a line"), "por el teclado"),
         (ValueError("\x1b[31m\x00rojo\r"), "ValueError: [31m rojo ("),
     ],

@@ -69,6 +69,10 @@ ADVICE = (
     ),
     (r"NoneType", "Ahí llega None en vez de un valor: mira si es un argumento que faltaba o una función sin `return`."),
     (r"'list' object has no|list indices", "Es una lista de Python y la tratas como un tensor: conviértela antes."),
+    (
+        r"^BdbQuit",
+        "Queda un punto de parada (`breakpoint` o `pdb`) en tu función: quítalo, o llámala tú para depurarla.",
+    ),
     (r"^(EOFError|StdinNot)", "Tu función pide algo por el teclado: todo lo que necesita le llega como argumento."),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
@@ -324,7 +328,7 @@ def error(raised: Raised, at: str) -> str:
     if raised.shadowed:
         name, what = raised.shadowed[0]
         return (
-            f"Tu función falla{place} porque en este cuaderno «{name}» ya no es lo que era: ahora es una variable de "
+            f"Tu función falla{place}, porque en este cuaderno «{name}» ya no es lo que era: ahora es una variable de "
             f"tipo {what}. "
             "Reinicia el kernel (o vuelve a importarlo, si era un módulo) y no uses ese nombre para una variable."
         )
