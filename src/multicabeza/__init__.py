@@ -10,8 +10,14 @@ __version__ = "0.1.0"
 
 _HOME = {
     "attention": (
-        "scaled_dot_product_attention", "split_heads", "merge_heads", "causal_mask", "padding_mask",
-        "sliding_window_mask", "KVCache", "MultiHeadAttention",
+        "scaled_dot_product_attention",
+        "split_heads",
+        "merge_heads",
+        "causal_mask",
+        "padding_mask",
+        "sliding_window_mask",
+        "KVCache",
+        "MultiHeadAttention",
     ),
     "models": ("load_bert", "load_smollm2"),
     "views": ("show", "explore", "head_view", "model_view", "predict", "claim"),
