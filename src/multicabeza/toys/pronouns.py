@@ -18,25 +18,27 @@ STATES = ("bored", "proud", "nervous", "lazy", "brave")
 SUBJECT, PRONOUN = 1, 6  # posiciones, contando [CLS] como la 0
 
 
-def looks_at_subject(loaded_model, subjects: Sequence[str]) -> Tensor:
+def looks_at_subject(loaded_model, subjects: Sequence[str], *, repeat: bool = False) -> Tensor:
     """Dice, por frase y cabeza, si la palabra a la que más mira «she» es el sujeto.
 
     Args:
         loaded_model: un modelo de `mc.load_bert()`.
         subjects: sujetos de una sola pieza («She», «Laura»); cada uno da 40 frases.
+        repeat: si el sujeto se repite en el lugar de «she», que entonces es quien mira: «Laura … because Laura was …».
 
     Returns:
-        Tensor booleano (frases, n_layers, h). [CLS], [SEP] y el propio punto final no cuentan como sujeto.
+        Tensor booleano (frases, n_layers, h). [CLS] y [SEP] no entran en la comparación.
 
     Raises:
         ValueError: si una frase no se divide en los 11 tokens esperados.
     """
     hits = []
     for subject, (verb, thing), state in product(subjects, ACTIONS, STATES):
-        text = f"{subject} {verb} her {thing} because she was {state}."
+        again = subject if repeat else "she"
+        text = f"{subject} {verb} her {thing} because {again} was {state}."
         tokens, weights = loaded_model.attend(text)
-        if len(tokens) != 11 or tokens[PRONOUN] != "she":
-            raise ValueError(f"«{text}» debería dar 11 tokens con «she» en la posición {PRONOUN}; dio {tokens}.")
+        if len(tokens) != 11 or tokens[PRONOUN] != again.lower():
+            raise ValueError(f"«{text}» debería dar 11 tokens con «{again}» en la posición {PRONOUN}; dio {tokens}.")
         best = weights[:, :, PRONOUN, 1:-1].argmax(-1) + 1  # sin [CLS] ni [SEP]
         hits.append(best == SUBJECT)
     return torch.stack(hits)

@@ -46,6 +46,20 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (squares - 2 * cubes + squares.pow(2)).clamp_min(0).sqrt()
 
 
+def sorted_weights(head_dim: int, scaled: bool) -> Tensor:
+    """Reparto medio del peso: en cada consulta se ordenan sus 32 pesos de mayor a menor, y se promedia.
+
+    Args:
+        head_dim: d_k.
+        scaled: si las puntuaciones se dividen entre √d_k.
+
+    Returns:
+        Tensor (32,), decreciente, que suma 1.
+    """
+    scores = sample_scores(head_dim) / (head_dim**0.5 if scaled else 1)
+    return scores.softmax(-1).sort(descending=True).values.mean(0)
+
+
 def measure(head_dim: int, scaled: bool, seed: int = 0) -> dict[str, float]:
     """Resume la saturación para una dimensión.
 
