@@ -195,7 +195,8 @@ def test_figures_in_dark(path: str, book: Path, site: str, visit: Visit) -> None
     for figure in page.locator("article img, article figure svg:visible").all():
         if not figure.is_visible():
             continue
-        loaded = figure.evaluate("e => e.tagName !== 'IMG' || e.naturalWidth > 0")
+        # Las imágenes se descodifican aparte: sin esperar, la captura puede salir antes que la figura.
+        loaded = figure.evaluate("async e => e.tagName !== 'IMG' || (await e.decode(), e.naturalWidth > 0)")
         style = figure.evaluate("e => getComputedStyle(e).filter")
         name = figure.get_attribute("alt") or figure.get_attribute("class")
         if not loaded:
