@@ -49,7 +49,7 @@ serve: book
 check: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest tests/unit tests/checks tests/notebooks/test_hygiene.py
+	$(BIN)/pytest -n auto --maxprocesses 4 tests/unit tests/checks tests/notebooks/test_hygiene.py
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
 test: check .venv-colab/.ready
