@@ -1,7 +1,7 @@
 // Lo que se desplaza dentro de su caja (fórmulas y tablas anchas) se alcanza con el teclado y tiene nombre.
 {
   const CAJAS = [
-    ["div.math mjx-container", "Fórmula"],
+    ["div.math", "Fórmula"],
     ["span.math", "Fórmula"],
     [".pst-scrollable-table-container", "Tabla"],
   ];
@@ -43,4 +43,16 @@
   });
   // Una tabla plegada no mide nada hasta que se abre.
   addEventListener("toggle", revisar, true);
+}
+
+// En papel no se despliega nada: las respuestas salen abiertas, y después vuelven a como estaban.
+{
+  let abiertas = [];
+  addEventListener("beforeprint", () => {
+    abiertas = [...document.querySelectorAll("article details:not([open], .mc-source)")];
+    for (const pliegue of abiertas) pliegue.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const pliegue of abiertas.splice(0)) pliegue.open = false;
+  });
 }

@@ -935,33 +935,33 @@ def transformer_map(n_layers: int = 6) -> Figure:
     axes.text(4.58, 4.27, f"bloque × {n_layers}", ha="right", va="center", fontsize=10, color=MUTED)
     axes.add_patch(Rectangle((stream - 0.1, 1.2), 0.2, 3.62, facecolor=pale, edgecolor=ACCENT, linewidth=1, zorder=1))
     axes.text(0.66, 2.98, "flujo residual", rotation=90, ha="center", va="center", color=ACCENT, fontsize=10.5)
-    axes.text(0.86, 2.98, "(n, d_model)", rotation=90, ha="center", va="center", color=MUTED, fontsize=9)
+    axes.text(0.86, 2.98, "(n, d_model)", rotation=90, ha="center", va="center", color=MUTED, fontsize=9.5)
 
     for low, label, note, face, ink in (
         (1.78, "Atención multicabeza", "mezcla posiciones", ACCENT, PAPER),
-        (3.14, "Red feed-forward", "cada posición por su cuenta", "#dfe4e8", INK),
+        (3.14, "Red feed-forward", "cada posición, aparte", "#dfe4e8", INK),
     ):
         axes.plot(stream, low, "o", color=ACCENT, markersize=6, zorder=4)
         arrow((stream, low), (1.55, low))
         box(1.55, low, 0.98, 0.34, "LayerNorm", size=10)
         arrow((2.53, low), (3.35, low), (3.35, low + 0.3))
         box(2.1, low + 0.51, 2.45, 0.42, label, face, ink, "bold", 11)
-        axes.text(4.55, low - 0.2, note, ha="right", va="center", fontsize=9.5, color=MUTED)
+        axes.text(4.55, low - 0.2, note, ha="right", va="center", fontsize=10, color=MUTED)
         arrow((2.1, low + 0.51), (stream + 0.17, low + 0.51))
         axes.plot(stream, low + 0.51, "o", color=PAPER, markeredgecolor=INK, markersize=15, zorder=4)
         axes.text(stream, low + 0.5, "+", ha="center", va="center", fontsize=13, fontweight="bold", zorder=5)
 
     # Entrada y salida.
     box(0.42, 0.95, 2.5, 0.4, "Embedding + posición", pale)
-    axes.text(3.02, 0.95, "ids (n) → (n, d_model)", ha="left", va="center", fontsize=9, color=MUTED)
+    axes.text(3.02, 0.95, "ids (n) → (n, d_model)", ha="left", va="center", fontsize=10, color=MUTED)
     arrow((stream, 0.5), (stream, 0.75))
     axes.text(0.42, 0.3, "the   cat   sat   on   the   mat", ha="left", va="center", fontsize=11, fontstyle="italic")
     arrow((stream, 4.82), (stream, 5.08))
     box(0.42, 5.28, 2.5, 0.4, "LayerNorm, matriz de salida", pale)
-    axes.text(3.02, 5.28, "logits (n, vocabulario)", ha="left", va="center", fontsize=9, color=MUTED)
+    axes.text(3.02, 5.28, "logits (n, vocabulario)", ha="left", va="center", fontsize=10, color=MUTED)
     arrow((stream, 5.48), (stream, 5.68))
     box(0.42, 5.88, 2.5, 0.4, "softmax", pale)
-    axes.text(3.02, 5.88, "qué token viene después", ha="left", va="center", fontsize=9, color=MUTED)
+    axes.text(3.02, 5.88, "el token que sigue", ha="left", va="center", fontsize=10, color=MUTED)
     return figure
 
 

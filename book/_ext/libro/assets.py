@@ -85,6 +85,8 @@ def _configure(app: Sphinx, config: Config) -> None:
         package_folder("sphinxcontrib.jquery") / "jquery.js",
     ]
     config.html_static_path.extend(str(path) for path in [*static, *libraries] if path.exists())
+    # Se copia el código; una salida se lee, y su botón taparía el texto.
+    config.copybutton_selector = "div:not(.output) > div.highlight > pre"
     config.mathjax_path = "mathjax/tex-chtml.js"
     config.mathjax3_config = {**MATHJAX_OPTIONS, **(config.mathjax3_config or {})}
 
