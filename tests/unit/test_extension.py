@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fontTools.ttLib import TTFont
 
 from tests.unit.minilibro import NOTEBOOKS, REPO, SETUP, MiniBook, notebook
 
@@ -164,8 +165,14 @@ def test_icon_font_is_small(built: MiniBook):
     style = (static / icons.STYLE_FILE).read_text("utf-8")
     assert len(used) > 5
     for name in used:
-        (code,) = icons.code_points(css, (name,))
-        assert f"U+{code:x}" in style, name
+        assert f"U+{icons.code_points(css, [name])[name]:x}" in style, name
+
+
+def test_verdict_signs_travel_with_the_book(built: MiniBook):
+    """La letra de los veredictos lleva justo sus tres signos, con un dibujo distinto para cada uno."""
+    glyphs = TTFont(built.html / "_static" / "signos.woff").getBestCmap()
+    assert {chr(code) for code in glyphs} == set("✓✗⏳")
+    assert len(set(glyphs.values())) == 3
 
 
 def test_front_door(built: MiniBook):
