@@ -6,6 +6,42 @@
     this.stemWord = (palabra) => raiz.stemWord(sinTildes(palabra));
   };
 
+  // Sphinx compara los títulos y las entradas del índice con sus tildes. Aquí se le dan sin ellas, y a cada resultado se
+  // le devuelve su título; el de una definición lleva detrás su término.
+  const conTildes = new Map();
+  const terminos = new Map();
+  const plano = (titulo) => {
+    const texto = sinTildes(titulo);
+    if (!conTildes.has(texto)) conTildes.set(texto, titulo);
+    return texto;
+  };
+  const claves = (tabla) => {
+    const nueva = Object.create(null); // «constructor» es una palabra como otra
+    for (const [clave, lugares] of Object.entries(tabla)) (nueva[plano(clave)] ??= []).push(...lugares);
+    return nueva;
+  };
+  const preparar = (indice) => {
+    if (conTildes.size) return;
+    for (const [termino, lugares] of Object.entries(indice.indexentries)) {
+      for (const [archivo, ancla] of lugares) terminos.set(`${indice.docnames[archivo]}#${ancla}`, termino);
+    }
+    // De Object, lo único que Sphinx usa; con mayúsculas, no coincide con ninguna palabra buscada.
+    const heredado = { __proto__: null, hasOwnProperty: Object.prototype.hasOwnProperty };
+    for (const tabla of ["terms", "titleterms"]) Object.setPrototypeOf(indice[tabla], heredado);
+    indice.titles = indice.titles.map(plano);
+    indice.alltitles = claves(indice.alltitles);
+    indice.indexentries = claves(indice.indexentries);
+  };
+  const buscar = Search._performSearch;
+  Search._performSearch = (consulta, ...resto) => {
+    preparar(Search._index);
+    return buscar(sinTildes(consulta), ...resto).map(([pagina, titulo, ancla, ...mas]) => {
+      const partes = titulo.split(" > ").map((parte) => conTildes.get(parte) ?? parte);
+      const termino = terminos.get(pagina + ancla);
+      return [pagina, [...partes, ...(termino ? [termino] : [])].join(" > "), ancla, ...mas];
+    });
+  };
+
   Documentation.addTranslations({
     messages: {
       "Searching": "Buscando",

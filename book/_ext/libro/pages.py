@@ -14,6 +14,23 @@ from libro.spanish import translate_page
 SEARCH_SCRIPTS = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
 ICON_SCRIPT = re.compile(r'\s*<script defer src="[^"]*fontawesome\.js[^"]*"></script>')
 
+# Con el almacenamiento prohibido, el tema y la búsqueda de Sphinx fallarían al pedirlo: se les da uno que se olvida.
+STORAGE_FALLBACK = """<script>
+for (const name of ["localStorage", "sessionStorage"]) {
+  try { window[name].length; } catch {
+    const kept = new Map();
+    const value = {
+      forgetful: true,
+      getItem: (key) => kept.get(String(key)) ?? null,
+      setItem: (key, text) => { kept.set(String(key), String(text)); },
+      removeItem: (key) => { kept.delete(String(key)); },
+      clear: () => { kept.clear(); },
+    };
+    Object.defineProperty(window, name, { value });
+  }
+}
+</script>"""
+
 
 def polish(page: str, pagename: str) -> str:
     """Retoca el HTML terminado de una página: traduce, aligera y corrige faltas de accesibilidad de las plantillas.
@@ -24,6 +41,7 @@ def polish(page: str, pagename: str) -> str:
     """
     page = translate_page(page)
     page = ICON_SCRIPT.sub("", page)
+    page = re.sub(r"<head>", f"<head>\n{STORAGE_FALLBACK}", page, count=1)
     # theme.css solo importa basic.css: mejor pedirla sin rodeos.
     page = re.sub(r"(_static/)styles/theme\.css\?digest=\w+", r"\1basic.css", page)
     if pagename != "search":

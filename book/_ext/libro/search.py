@@ -51,7 +51,7 @@ def prose(node: nodes.Node) -> str:
 
 
 def section_texts(doctree: nodes.document) -> list[list[str]]:
-    """Prosa de una página por apartados: [[identificador, texto], …]; el primero es la página entera."""
+    """Prosa de una página: [[identificador, texto], …]; la página entera, sus apartados y sus definiciones."""
     sections = [["", doctree]]
     sections += [[section["ids"][0], section] for section in doctree.findall(nodes.section) if section["ids"]]
     texts = []
@@ -61,8 +61,14 @@ def section_texts(doctree: nodes.document) -> list[list[str]]:
             for part in node.findall(lambda part: isinstance(part, (nodes.paragraph, nodes.term)))
             if name == "" or _own_section(part) is node
         ]
-        texts.append([name, re.sub(r"\s+", " ", " ".join(paragraphs)).strip()])
+        texts.append([name, _flat(" ".join(paragraphs))])
+    for entry in doctree.findall(nodes.definition_list_item):
+        texts += [[name, _flat(prose(entry))] for term in entry.findall(nodes.term) for name in term["ids"]]
     return texts
+
+
+def _flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
 
 
 def _own_section(node: nodes.Node) -> nodes.Node | None:
