@@ -291,6 +291,17 @@ def test_si_no_se_abre_sola_hay_un_boton(visit, urls, script):
     assert page.evaluate("document.activeElement.tagName") == "IFRAME"
 
 
+def test_el_foco_no_se_pierde_al_abrirse_la_vista(visit, urls):
+    page, _ = visit(urls["libro"])
+    block = page.locator(".mc-view").first
+    block.get_by_role("button").focus()  # al acercarse el foco, la vista se abre
+    block.locator("iframe").wait_for()
+    assert page.evaluate("document.activeElement.className") == "mc-button"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.tagName") == "IFRAME"
+    assert not block.locator(".mc-button").is_visible()
+
+
 def test_se_abre_tambien_como_archivo(visit, pages):
     page, record = visit(pages["libro"].as_uri())
     check_lines(opened(page, "Vista de prueba"), 0, [True] * N_HEADS)
@@ -374,6 +385,27 @@ def test_cada_control_cambia_la_figura_con_el_teclado(visit, urls, pages):
     page.wait_for_function("() => document.querySelector('.mc-live').textContent !== ''")
     assert live.text_content() == alt(90, False)
     assert not record.faults
+
+
+def test_la_figura_va_con_el_control_que_devuelve_el_navegador(visit, urls):
+    page, _ = visit(urls["libro"])
+    page.locator(".mc-explore input").evaluate("e => { e.value = '2'; dispatchEvent(new Event('pageshow')); }")
+    assert page.locator(".mc-explore img").get_attribute("alt") == alt(60, True)
+    assert page.locator(".mc-explore output").inner_text() == "60"
+
+
+def test_los_controles_caben_bajo_un_dedo(visit, urls):
+    page, _ = visit(urls["libro"], width=390, has_touch=True)
+    frame = opened(page, "Vista de prueba")
+    boxes = frame.locator("[role=checkbox]")
+    rows = frame.evaluate(
+        "Math.min(...[...document.querySelectorAll('.token')].map((e) => e.getBoundingClientRect().top))"
+    )
+    sizes = [box.bounding_box() for box in [*boxes.all(), frame.locator("select")]]
+    assert min(min(box["width"], box["height"]) for box in sizes) >= 24
+    assert boxes.first.evaluate("e => e.getBoundingClientRect().bottom") < rows
+    controls = page.locator(".mc-explore select, .mc-explore input, .mc-predict button:visible, .mc-predict label")
+    assert min(box.bounding_box()["height"] for box in controls.all()) >= 39.5
 
 
 def test_sin_javascript_se_ve_el_primer_estado_y_no_el_control(visit, urls):

@@ -11,7 +11,7 @@
     const controls = [...block.querySelectorAll(".mc-controls input, .mc-controls select")];
     let timer = 0;
 
-    const update = () => {
+    const show = () => {
       // Posición del estado: el último control es el que varía más deprisa.
       const state = controls.reduce((place, control, k) => place * sizes[k] + Number(control.value), 0);
       const source = frames[index[state]];
@@ -23,19 +23,22 @@
         control.setAttribute("aria-valuetext", text);
         control.nextElementSibling.textContent = text;
       }
+    };
+    const update = () => {
+      show();
       // Se anuncia cuando el control se queda quieto, no en cada paso.
       clearTimeout(timer);
-      timer = setTimeout(() => { live.textContent = alts[state]; }, 600);
+      timer = setTimeout(() => { live.textContent = image.alt; }, 600);
     };
 
     for (const control of controls) control.addEventListener("input", update);
+    // Al volver a la página o recargarla, hay navegadores que devuelven el control a donde estaba: la figura va con él.
+    window.addEventListener("pageshow", show);
     block.querySelector(".mc-controls").hidden = false;
     block.querySelector(".mc-still").style.display = "none";
     // En papel sale el primer estado, con el texto que le corresponde.
-    const shown = () => [image.src, image.alt];
-    let before = null;
-    window.addEventListener("beforeprint", () => { before = shown(); image.src = frames[index[0]]; image.alt = alts[0]; });
-    window.addEventListener("afterprint", () => { if (before) [image.src, image.alt] = before; before = null; });
+    window.addEventListener("beforeprint", () => { image.src = frames[index[0]]; image.alt = alts[0]; });
+    window.addEventListener("afterprint", show);
   };
 
   const startAll = () => document.querySelectorAll(".mc-explore:not([data-ready])").forEach(start);

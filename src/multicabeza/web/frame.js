@@ -90,6 +90,7 @@ function mcAfter() {
   };
 
   // ---- Vista por cabezas ----
+  const DRAWING = 337; // lo que mide de ancho un dibujo de BertViz
   const layerSelect = document.getElementById("layer");
   const boxes = () => [...vis.querySelectorAll(".heads > rect")];
   const isOn = (box, head) => box.getAttribute("fill") === color(head);
@@ -124,16 +125,18 @@ function mcAfter() {
     svg.lastElementChild.classList.add("heads");
     svg.prepend(svg.lastElementChild);
     const squares = boxes();
-    svg.style.minWidth = `${Math.max(337, squares.length * 24 + 2)}px`;
+    // Los cuadros de BertViz miden 20 px: pequeños para un dedo. Se reparten el ancho del dibujo; el alto, hasta las palabras.
+    const [wide, tall] = [Math.min(40, Math.max(24, Math.floor(DRAWING / squares.length))), 26];
+    svg.style.minWidth = `${Math.max(DRAWING, squares.length * wide + 2)}px`;
     squares.forEach((box, head) => {
-      const [x, size] = [Number(box.getAttribute("x")), Number(box.getAttribute("width"))];
+      for (const [name, value] of Object.entries({ x: head * wide, width: wide, height: tall })) box.setAttribute(name, value);
       box.setAttribute("role", "checkbox");
       box.setAttribute("tabindex", "0");
       box.setAttribute("aria-label", `Cabeza ${layer}.${head}`);
       box.style.stroke = color(head);
       const fire = (type) => box.dispatchEvent(new MouseEvent(type, { bubbles: true }));
       box.addEventListener("keydown", (event) => press(event, () => fire("click"), () => fire("dblclick")));
-      const number = svgElement("text", { class: "number", x: x + size / 2, y: size / 2 + 4, "data-head": head, "aria-hidden": "true" });
+      const number = svgElement("text", { class: "number", x: (head + 0.5) * wide, y: tall / 2 + 4, "data-head": head, "aria-hidden": "true" });
       number.textContent = head;
       box.parentNode.append(number);
     });

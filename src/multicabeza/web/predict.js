@@ -8,7 +8,8 @@
     read(key) { try { return localStorage.getItem(PREFIX + key); } catch { return null; } },
     // Devuelve si de verdad ha quedado guardado (modo privado, marcos sin almacenamiento, disco lleno…).
     write(key, value) {
-      try { localStorage.setItem(PREFIX + key, value); return localStorage.getItem(PREFIX + key) === value; } catch { return false; }
+      try { localStorage.setItem(PREFIX + key, value); } catch { return false; }
+      return localStorage.getItem(PREFIX + key) === value && !localStorage.forgetful; // la de reserva del libro se olvida
     },
     erase(key) { try { localStorage.removeItem(PREFIX + key); } catch { /* no hay nada que borrar */ } },
   };

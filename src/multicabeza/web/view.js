@@ -7,7 +7,7 @@
   const staticRoot = () => new URL(`${document.documentElement.dataset.content_root ?? "./"}_static/`, document.baseURI).href;
 
   const open = (block) => {
-    if (block.querySelector("iframe")) return;
+    if (block.querySelector("iframe")) return block.querySelector("iframe");
     const source = JSON.parse(block.querySelector('script[type="application/json"]').textContent);
     const frame = document.createElement("iframe");
     frame.title = block.dataset.title;
@@ -20,8 +20,11 @@
       const height = Number(event.data?.mcHeight);
       if (height > 0) frame.style.height = `${Math.min(height + 2, 4000)}px`;
     });
+    const button = block.querySelector(".mc-button");
     block.querySelector(".mc-view-still").hidden = true;
-    block.querySelector(".mc-button").hidden = true;
+    // Si el foco está en el botón (se ha llegado con el tabulador), se queda hasta que siga: escondido, se perdería.
+    if (document.activeElement === button) button.addEventListener("blur", () => { button.hidden = true; }, { once: true });
+    else button.hidden = true;
     block.append(frame);
     return frame;
   };
@@ -32,7 +35,7 @@
     block.dataset.ready = "1";
     const button = block.querySelector(".mc-button");
     button.hidden = false;
-    button.addEventListener("click", () => { open(block)?.focus(); });
+    button.addEventListener("click", () => { open(block).focus(); });
     if (!("IntersectionObserver" in window) || saveData()) return;
     const observer = new IntersectionObserver((entries) => {
       if (!entries.some((entry) => entry.isIntersecting)) return;
