@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Frame, Locator, Page, expect
@@ -91,6 +91,13 @@ def narrow(page: Page, width: int = 390) -> None:
     page.wait_for_timeout(500)
 
 
+def repaint(page: Page, theme: str) -> None:
+    """Cambia el modo del sistema, claro u oscuro, y espera a que la página lo siga."""
+    page.emulate_media(color_scheme=theme)
+    expect(page.locator("html")).to_have_attribute("data-theme", theme)
+    page.wait_for_timeout(300)  # lo que dura la transición más larga
+
+
 @pytest.fixture(scope="module")
 def opened(path: str, book: Path, site: str, visit: Visit) -> tuple[Page, Record]:
     """Una página recién abierta, clara y a 1280 px, que comparten las pruebas que solo miran."""
@@ -152,45 +159,10 @@ def test_interface_in_spanish(opened: tuple[Page, Record]) -> None:
     assert not faults, lines(faults)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_clean_and_accessible(path: str, theme: str, book: Path, site: str, visit: Visit) -> None:
-    """Sin peticiones fuera ni fallos, y sin infracciones de WCAG 2.1 A/AA, antes y después de tocarlo todo."""
-    page, record = visit(address(site, path), theme=theme)
-    ready(page)
-    assert page.locator("html").get_attribute("data-theme") == theme
-    faults = [f"antes, 1280 px: {fault}" for fault in axe(page)]
-    narrow(page)
-    faults += [f"antes, 390 px: {fault}" for fault in axe(page)]
-    press_everything(page)
-    faults += [f"después, 390 px: {fault}" for fault in axe(page)]
-    narrow(page, 1280)
-    faults += [f"después, 1280 px: {fault}" for fault in axe(page)]
-    faults += record.faults
-    assert not faults, f"{path}, {theme}:{lines(faults)}"
-
-
-def test_narrow(path: str, book: Path, site: str, visit: Visit) -> None:
-    """A 320 px solo se desplazan de lado el código, las tablas, las fórmulas y las vistas, cada uno en su caja."""
-    page, _ = visit(address(site, path), width=320)
-    ready(page)
-    faults = sideways(page)
-    press_everything(page)
-    faults += [f"tras abrirlo todo: {fault}" for fault in sideways(page)]
-    assert not faults, f"{path}:{lines(faults)}"
-
-
-def test_opened_as_file(path: str, book: Path, visit: Visit) -> None:
-    """La misma página, abierta como archivo, no falla."""
-    page, record = visit(address(book.as_uri() + "/", path))
-    ready(page)
-    press_everything(page)
-    assert not record.faults, f"{path}:{lines(record.faults)}"
-
-
-def test_figures_in_dark(path: str, book: Path, site: str, visit: Visit) -> None:
+def test_figures_in_dark(opened: tuple[Page, Record], path: str) -> None:
     """En modo oscuro cada figura se ve, con sus colores."""
-    page, _ = visit(address(site, path), theme="dark")
-    ready(page)
+    page, _ = opened
+    repaint(page, "dark")
     faults = []
     for figure in page.locator("article img, article figure svg:visible").all():
         if not figure.is_visible():
@@ -205,7 +177,52 @@ def test_figures_in_dark(path: str, book: Path, site: str, visit: Visit) -> None
             faults.append(f"el tema le cambia los colores ({style}): {name}")
         elif problem := faint(figure.screenshot()):
             faults.append(f"{problem}: {name}")
+    repaint(page, "light")
     assert not faults, f"{path}:{lines(faults)}"
+
+
+def test_clean_and_accessible(path: str, book: Path, site: str, visit: Visit) -> None:
+    """Sin peticiones fuera ni fallos, y sin infracciones de WCAG 2.1 A/AA, antes y después de tocarlo todo."""
+    page, record = visit(address(site, path))
+    ready(page)
+    faults = []
+    for when in ("antes", "después"):
+        for width in (1280, 390):
+            narrow(page, width)
+            if when == "después" and width == 1280:
+                press_everything(page)
+            for theme in ("light", "dark"):
+                repaint(page, theme)
+                faults += [f"{when}, {width} px, {theme}: {fault}" for fault in axe(page)]
+    faults += record.faults
+    assert not faults, f"{path}:{lines(faults)}"
+
+
+def test_narrow(path: str, book: Path, site: str, visit: Visit) -> None:
+    """A 320 px solo se desplazan de lado el código, las tablas, las fórmulas y las vistas, cada uno en su caja.
+
+    También con el texto espaciado como pide WCAG 1.4.12.
+    """
+    page, _ = visit(address(site, path), width=320)
+    ready(page)
+    faults = sideways(page)
+    press_everything(page)
+    faults += [f"tras abrirlo todo: {fault}" for fault in sideways(page)]
+    page.add_style_tag(
+        content="* { line-height: 1.5 !important; letter-spacing: .12em !important; word-spacing: .16em !important; }"
+        "p { margin-bottom: 2em !important; }"
+    )
+    narrow(page, 320)
+    faults += [f"con el texto espaciado: {fault}" for fault in sideways(page)]
+    assert not faults, f"{path}:{lines(faults)}"
+
+
+def test_opened_as_file(path: str, book: Path, visit: Visit) -> None:
+    """La misma página, abierta como archivo, no falla."""
+    page, record = visit(address(book.as_uri() + "/", path))
+    ready(page)
+    press_everything(page)
+    assert not record.faults, f"{path}:{lines(record.faults)}"
 
 
 def test_front_door(book: Path, site: str, visit: Visit) -> None:
@@ -243,17 +260,122 @@ def test_search(words: str, protocol: str, book: Path, site: str, visit: Visit) 
     assert not record.faults, lines(record.faults)
 
 
-def test_search_is_the_same_with_and_without_accent(site: str, visit: Visit) -> None:
-    """Las páginas encontradas no dependen de la tilde (las entradas del glosario, que son definiciones, no cuentan)."""
+@pytest.mark.parametrize(("accented", "plain"), [("atención", "atencion"), ("Máscara causal", "mascara causal")])
+def test_search_is_the_same_with_and_without_accent(accented: str, plain: str, site: str, visit: Visit) -> None:
+    """Con tilde o sin ella sale la misma lista, en el mismo orden y con los mismos títulos, bien escritos."""
     found = []
-    for words in ("atencion", "atención"):
-        page, _ = visit(f"{site}search.html?q={words}")
+    for words in (accented, plain):
+        page, record = visit(f"{site}search.html?q={words}")
         ready(page)
-        links = [a.get_attribute("href") for a in page.locator("#search-results li > a").all()]
-        found.append([urlsplit(link).path for link in links if "#term-" not in link])
-    assert found[0]
-    assert found[0][0] == found[1][0]
-    assert set(found[0]) == set(found[1])
+        found.append([(a.get_attribute("href"), a.inner_text()) for a in page.locator("#search-results li > a").all()])
+        assert not record.faults, lines(record.faults)
+    assert found[0] == found[1]
+    titles = [title for _, title in found[0]]
+    assert any(title.startswith("Glosario > ") for title in titles), titles
+    assert "02 · Atención: Q, K y V" in titles
+    definition = page.locator("#search-results li", has_text="Glosario > ").first.locator(".libro-resumen")
+    expect(definition).to_contain_text(re.compile(r"Self-attention|Causal mask"))
+
+
+def test_strange_searches(site: str, visit: Visit) -> None:
+    """Ninguna consulta rompe la búsqueda ni se interpreta como HTML; sin resultados, la página lo dice."""
+    page, record = visit(site + "search.html")
+    empty = ("<img src=x onerror=top.hacked=1>", "√", "([a-z]*", "__proto__", "constructor", "toString", "a" * 3000)
+    for words in (*empty, "q·k", "d_k"):
+        page.goto(f"{site}search.html?q={quote(words)}")
+        summary = page.locator("#search-results .search-summary")
+        expect(summary).to_contain_text(re.compile("No hay ninguna página|Resultados encontrados"))
+        assert words in empty or page.locator("#search-results li").count(), words
+        assert page.evaluate("window.hacked") is None
+        assert not page.locator("#search-results img").count()
+    page.goto(f"{site}search.html?q=")
+    settle(page)
+    assert not record.faults, lines(record.faults)
+
+
+def test_without_storage(site: str, visit: Visit) -> None:
+    """Con el almacenamiento prohibido nada falla: cambia el tema, se busca, y la predicción avisa de que se olvida."""
+    page, record = visit("about:blank")
+    for name in ("localStorage", "sessionStorage"):
+        page.add_init_script(
+            f"Object.defineProperty(window, '{name}', {{ configurable: true,"
+            " get() { throw new DOMException('no', 'SecurityError'); } });"
+        )
+    page.goto(site + CHAPTER)
+    settle(page)
+    page.locator("button.theme-switch-button:visible").first.click()
+    expect(page.locator("html")).to_have_attribute("data-mode", re.compile("light|dark"))
+    question = page.locator(".mc-predict").first
+    answer(page, question)
+    expect(question).to_contain_text("se olvidará al cerrar la página")
+    page.goto(site + "search.html?q=atencion")
+    ready(page)
+    assert not record.faults, lines(record.faults)
+
+
+# Dónde está el foco: cómo se llama, si lleva marca y si se ve; nulo, si la página lo ha soltado.
+STOP = """() => {
+  const e = document.activeElement;
+  if (e === document.body) return null;
+  const marked = (part) => {
+    const style = getComputedStyle(part);
+    const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
+    return outlined || style.boxShadow !== 'none';
+  };
+  const part = e.querySelector(':scope > .toctree-toggle') ?? e, box = part.getBoundingClientRect();
+  return {
+    name: `${e.tagName} ${e.className} «${e.textContent.trim().slice(0, 40)}»`,
+    marked: marked(part) || e.tagName === 'IFRAME',
+    seen: box.width > 8 && box.height > 8 && box.bottom > 0 && box.top < innerHeight,
+    skip: e.matches('.skip-link a'),
+  };
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_focus_is_always_visible(width: int, site: str, visit: Visit) -> None:
+    """Con el tabulador se recorre un capítulo entero: cada parada se ve, lleva su marca y no atrapa."""
+    page, _ = visit(site + CHAPTER, width=width)
+    settle(page)
+    approach(page)  # un marco que aún se carga no puede recibir el foco
+    page.evaluate("scrollTo(0, 0)")
+    faults, names = [], []
+    while len(names) < 400:
+        page.keyboard.press("Tab")
+        # Al entrar en un marco, que es otro proceso, el foco tarda un instante en saberse.
+        stop = page.evaluate(STOP) or (page.wait_for_timeout(300), page.evaluate(STOP))[1]
+        if stop is None:
+            break
+        names.append(stop["name"])
+        if not stop["marked"]:
+            faults.append(f"sin marca: {stop['name']}")
+        if not stop["seen"] and not stop["skip"]:
+            faults.append(f"fuera de la pantalla: {stop['name']}")
+    assert 60 < len(names) < 400, f"{len(names)} paradas: {names[-3:]}"
+    assert not faults, lines(faults)
+
+
+def test_verdict_signs_have_their_font(site: str, visit: Visit) -> None:
+    """Los signos de `mc.check` se pintan con la letra del libro, haya las que haya en el equipo."""
+    page, _ = visit(site + "exercises/02_atencion.html")
+    settle(page)
+    output = page.locator(".cell_output pre", has_text="⏳").first
+    assert "Signos del libro" in output.evaluate("e => getComputedStyle(e).fontFamily")
+    assert page.evaluate("async () => (await document.fonts.load('16px \"Signos del libro\"', '✓✗⏳')).length") == 1
+
+
+def test_paper_shows_folded_answers(site: str, visit: Visit) -> None:
+    """En papel las respuestas salen abiertas, el código de las preguntas no, y después todo vuelve a su sitio."""
+    page, _ = visit(site + CHAPTER)
+    settle(page)
+    folded = page.locator("article details:not(.mc-source)")
+    assert folded.count() > 1
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert folded.evaluate_all("all => all.every((e) => e.open)")
+    expect(page.locator(".mc-source").first).to_be_hidden()
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert folded.evaluate_all("all => all.every((e) => !e.open)")
 
 
 def test_links(book: Path) -> None:

@@ -39,6 +39,13 @@ FAULTS = [
     (sideways, '<div style="width:1500px">ancho</div>', "el documento mide"),
     (sideways, '<div style="overflow-x:auto"><p style="width:1500px">ancho</p></div>', "se desplaza de lado"),
     (sideways, '<div style="overflow:hidden"><p style="width:1500px">cortado</p></div>', "llega a"),
+    (
+        sideways,
+        '<div class="math" style="display:flex;justify-content:center;overflow:auto"><b style="flex:none;width:2500px">'
+        "fórmula</b></div>",
+        "empieza en",
+    ),
+    (axe, '<pre><span style="color:#000">bien</span> <span style="color:#bbb">pálido</span></pre>', "color-contrast"),
     (english, '<a href="#" aria-label="Next page">→</a>', "aria-label"),
     (english, '<button type="button">Copy</button>', "button"),
     (english, "<details><summary>Show code cell source</summary></details>", "summary"),
