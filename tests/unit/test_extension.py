@@ -410,15 +410,22 @@ def test_polish_names_the_folding_button():
     assert '<summary aria-label="Apartados de «Atención»">' in page
 
 
-@pytest.mark.parametrize(("code", "folded"), [("mc.predict(\n    'a', '¿?', [1, 2], 1, 'b')", True), ("x = 1", False)])
-def test_the_code_of_a_question_comes_folded_after_it(code: str, folded: bool):
-    """El código de `mc.predict` da la respuesta: va plegado y detrás; el de las demás celdas no se toca."""
+@pytest.mark.parametrize(
+    ("code", "folded"),
+    [
+        ("mc.predict(\n    'a', '¿?', [1, 2], 1, 'b')", True),
+        ("# Preparación, igual en todos los cuadernos: en tu ordenador no hace nada\nREPO = ''", True),
+        ("x = 1  # mc.predict(", False),
+    ],
+)
+def test_the_code_of_a_question_and_of_the_setup_comes_folded_after_it(code: str, folded: bool):
+    """El código que da la respuesta o que se repite va plegado y detrás; el de las demás celdas no se toca."""
     source = nodes.container("", nodes.literal_block(code, code), classes=["cell_input"])
     shown = nodes.container("", nodes.raw("", "<div>", format="html"), classes=["cell_output"])
     cell = nodes.container("", source, shown, classes=["cell"])
     document = new_document("prueba")
     document += cell
-    pages.hide_answers(document)
+    pages.fold_sources(document)
     if folded:
         assert cell.children[0] is shown
         assert cell.children[2] is source

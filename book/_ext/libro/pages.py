@@ -92,25 +92,35 @@ def _name_front_page(
         context["title"] = "Portada"
 
 
-def hide_answers(doctree: nodes.document) -> None:
-    """Pliega, detrás de cada pregunta de `mc.predict`, el código que la hace: leído antes, da la respuesta.
+# Celdas cuyo código se lee plegado: cómo empieza y qué dice el pliegue.
+FOLDED = {
+    "mc.predict(": "Código de la pregunta (da la respuesta)",
+    "# Preparación, igual en todos los cuadernos": "Código de preparación, igual en todos los cuadernos",
+}
+
+
+def fold_sources(doctree: nodes.document) -> None:
+    """Pliega el código de las preguntas, que leído antes da la respuesta, y el de preparación, que es siempre el mismo.
+
+    El pliegue va detrás de lo que la celda enseña.
 
     Args:
         doctree: página con celdas de MyST-NB; se modifica.
     """
     for cell in list(doctree.findall(nodes.container)):
-        if "cell" not in cell.get("classes", ()) or not cell.astext().lstrip().startswith("mc.predict("):
-            continue
         source = next((child for child in cell.children if "cell_input" in child.get("classes", ())), None)
-        if source is not None:
+        if "cell" not in cell.get("classes", ()) or source is None:
+            continue
+        code = source.astext().lstrip()
+        summary = next((text for start, text in FOLDED.items() if code.startswith(start)), None)
+        if summary:
             cell.remove(source)
-            summary = "<summary>Código de la pregunta (da la respuesta)</summary>"
-            cell += nodes.raw("", f'<details class="mc-source">{summary}', format="html")
+            cell += nodes.raw("", f'<details class="mc-source"><summary>{summary}</summary>', format="html")
             cell += [source, nodes.raw("", "</details>", format="html")]
 
 
-def _hide_answers(app: Sphinx, doctree: nodes.document) -> None:
-    hide_answers(doctree)
+def _fold_sources(app: Sphinx, doctree: nodes.document) -> None:
+    fold_sources(doctree)
 
 
 def _configure(app: Sphinx, config: Config) -> None:
@@ -126,6 +136,6 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Registra la última mano."""
     app.connect("config-inited", _configure, priority=1)
-    app.connect("doctree-read", _hide_answers)
+    app.connect("doctree-read", _fold_sources)
     app.connect("html-page-context", _name_front_page, priority=900)
     app.connect("build-finished", _finish, priority=900)
