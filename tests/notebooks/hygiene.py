@@ -194,7 +194,7 @@ def portable_code(book: Notebook) -> list[str]:
             faults.append(f"celda «{id_}»: {error.msg} (línea {error.lineno})")
         if id_ != "preparacion" and re.search(r"^\s*[%!]", code, re.M):
             faults.append(f"celda «{id_}»: usa una orden de IPython (% o !)")
-        if re.search(r"(/home/|/Users/|/root/|/tmp/|/content/|[A-Z]:\\\\)", code):
+        if re.search(r"(/(home|Users|root|tmp|content)/|[A-Z]:\\\\)", code):
             faults.append(f"celda «{id_}»: nombra una carpeta de una máquina")
     return faults
 

@@ -264,7 +264,7 @@ BREAKERS = {
     ],
     "links_resolve": [
         (chapter, replace("uno", "[a](99_no_existe.ipynb)"), "no lleva"),
-        (chapter, replace("uno", "[a](/root/libro.ipynb)"), "una máquina"),
+        (chapter, replace("uno", "[a](/home/ana/libro.ipynb)"), "una máquina"),
         (chapter, replace("uno", "[a](file:///libro.ipynb)"), "una máquina"),
     ],
     "finished": [
