@@ -84,7 +84,7 @@ def test_generic_hint_says_what_is_seen(answer, words, capsys):
 def test_order_of_comparison(capsys):
     """Un resultado con NaN y de otra forma se explica por la forma; con NaN y otros valores, por los NaN."""
     assert "forma" in checked("2.1", lambda query, key: torch.full((3,), torch.nan), capsys).hint
-    spoiled = lambda query, key: torch.where(right(query, key) > 0.3, torch.nan, 0.0)  # noqa: E731
+    spoiled = lambda query, key: torch.where(right(query, key) > 1 / key.shape[-2], torch.nan, 0.0)  # noqa: E731
     assert "NaN" in checked("2.1", spoiled, capsys).hint
 
 
