@@ -308,6 +308,7 @@ def test_without_storage(site: str, visit: Visit) -> None:
     question = page.locator(".mc-predict").first
     answer(page, question)
     expect(question).to_contain_text("se olvidará al cerrar la página")
+    settle(page)
     page.goto(site + "search.html?q=atencion")
     ready(page)
     assert not record.faults, lines(record.faults)
