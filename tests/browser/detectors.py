@@ -50,28 +50,45 @@ class Record:
 
     def __init__(self, page: Page) -> None:
         self.requests: list[str] = []
-        self.faults: list[str] = []
+        self._faults: list[str] = []
         self.scripts: dict[str, str] = {}
+        self._visits = 0
+        self._cut: list[tuple[int, str]] = []
+        self._asked: dict[Request, int] = {}
         page.on("request", self._request)
-        page.on("requestfailed", lambda r: self.faults.append(f"petición fallida: {r.url} ({r.failure})"))
+        page.on("requestfailed", self._failed)
         page.on("response", self._response)
         page.on("console", self._console)
-        page.on("pageerror", lambda e: self.faults.append(f"error de la página: {e}"))
+        page.on("pageerror", lambda e: self._faults.append(f"error de la página: {e}"))
 
     def _request(self, request: Request) -> None:
         self.requests.append(request.url)
+        self._visits += request.is_navigation_request()
+        self._asked[request] = self._visits
         if request.resource_type == "script":
             self.scripts[urlsplit(request.url).path] = request.url
         if not request.url.startswith(LOCAL):
-            self.faults.append(f"petición que sale del libro: {request.url}")
+            self._faults.append(f"petición que sale del libro: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        fault = f"petición fallida: {request.url} ({request.failure})"
+        if request.failure == "net::ERR_ABORTED":
+            self._cut.append((self._asked.get(request, self._visits), fault))
+        else:
+            self._faults.append(fault)
+
+    @property
+    def faults(self) -> list[str]:
+        """Lo que ha fallado. Lo que el navegador corta al irse a otra página no es un fallo del libro."""
+        return self._faults + [fault for visit, fault in self._cut if visit == self._visits]
 
     def _response(self, response: Response) -> None:
         if response.status >= 400:
-            self.faults.append(f"respuesta {response.status}: {response.url}")
+            self._faults.append(f"respuesta {response.status}: {response.url}")
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.faults.append(f"consola ({message.type}): {message.text}")
+            self._faults.append(f"consola ({message.type}): {message.text}")
 
 
 def settle(page: Page) -> None:

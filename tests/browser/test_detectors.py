@@ -140,3 +140,22 @@ def test_leaks_reads_paths_and_not_prose() -> None:
     assert leaks('File "/home/ana/.venv/lib/python3.11/x.py"')
     assert leaks("/tmp/ipykernel_123/456.py:3")
     assert not leaks('<a href="../notebooks/01.html">y/o</a> https://pytorch.org/home/x work/tmp')
+
+
+def test_a_request_cut_by_leaving_is_no_fault() -> None:
+    """Lo que se corta al cambiar de página no cuenta; lo que se corta sin cambiar, sí."""
+
+    class Fake:
+        def __init__(self, url: str, navigation: bool = False) -> None:
+            self.url, self.failure, self.resource_type = url, "net::ERR_ABORTED", "image"
+            self.is_navigation_request = lambda: navigation
+
+    handlers = {}
+    record = Record(type("Page", (), {"on": lambda self, event, call: handlers.update({event: call})})())
+    icon, later = Fake("http://127.0.0.1:1/a.svg"), Fake("http://127.0.0.1:1/b.svg")
+    for request in (Fake("http://127.0.0.1:1/", True), icon, Fake("http://127.0.0.1:1/otra", True), later):
+        handlers["request"](request)
+    handlers["requestfailed"](icon)
+    assert not record.faults
+    handlers["requestfailed"](later)
+    assert "b.svg" in record.faults[0]
