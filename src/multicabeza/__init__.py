@@ -24,7 +24,7 @@ _HOME = {
     "checks": ("check",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_SUBMODULES = {"attention", "models", "plots", "views", "checks", "toys"}
+_SUBMODULES = {"attention", "cost", "models", "plots", "views", "checks", "toys"}
 
 __all__ = sorted(_MODULE_OF)
 
