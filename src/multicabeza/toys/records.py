@@ -50,6 +50,13 @@ _ATTENTION = tuple(
     f"attention.py:{name}"
     for name in ("scaled_dot_product_attention", "_effective_mask", "_attend", "_explicit_attention")
 )
+_LAYER = (
+    *_ATTENTION,
+    *(
+        f"attention.py:{name}"
+        for name in ("split_heads", "merge_heads", "_has_fused_kernel", "_fused_attention", "MultiHeadAttention")
+    ),
+)
 
 RECIPES = {
     "02_saturation": Recipe("saturation:record", ("toys/saturation.py",), tuple(range(10, 15)), 0.1),
@@ -57,6 +64,7 @@ RECIPES = {
     "02_causal": Recipe(
         "leak:record", ("toys/leak.py", *_ATTENTION, "attention.py:causal_mask"), tuple(range(10, 18)), 3
     ),
+    "03_two_things": Recipe("two_things:record", ("toys/two_things.py", *_LAYER), tuple(range(10, 15)), 15),
 }
 
 
