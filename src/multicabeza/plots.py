@@ -1032,3 +1032,585 @@ def attention_plane(query, keys, values, weights, *, names: Sequence[str] | None
     axes.grid(False)
     decimal_comma(axes)
     return figure
+
+
+# --- Cómo se divide una capa en cabezas ------------------------------------------------------------------------------
+
+
+def _tint(color, strength: float = 0.3) -> tuple[float, float, float]:
+    """El color, aclarado hacia el blanco: fondo sobre el que se lee un número."""
+    return tuple(1 - strength * (1 - np.array(to_rgb(color))))
+
+
+def _canvas(height: float) -> tuple[Figure, Axes]:
+    """Una figura sin ejes en la que se dibuja en pulgadas, con el origen arriba a la izquierda."""
+    figure = new_figure(WIDTH, height, layout="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+    return figure, axes
+
+
+def _cells(axes: Axes, left: float, top: float, faces, size: tuple[float, float], texts=None, **text) -> None:
+    """Una cuadrícula de celdas de `size` pulgadas; `faces` es una matriz de colores (None = hueco)."""
+    width, height = size
+    for i, row in enumerate(faces):
+        for j, face in enumerate(row):
+            x, y = left + j * width, top + i * height
+            shape = {"facecolor": face or PAPER, "edgecolor": PAPER if face else GRID, "linewidth": 0.9}
+            axes.add_patch(Rectangle((x, y), width, height, zorder=2 if face else 1, **shape))
+            if texts is not None and texts[i][j]:
+                ink = _ink_over(to_rgb(face)) if face else MUTED
+                place = {"ha": "center", "va": "center", "zorder": 4}
+                axes.text(x + width / 2, y + height / 2, texts[i][j], color=ink, **place, **{"fontsize": 10, **text})
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], color=MUTED, width: float = 1.4) -> None:
+    style = {"arrowstyle": "-|>", "mutation_scale": 11, "shrinkA": 0, "shrinkB": 0}
+    axes.add_patch(FancyArrowPatch(start, end, color=color, linewidth=width, zorder=3, **style))
+
+
+@with_style
+def head_split(d_model: int, num_heads: int, *, n: int = 4, sliced: bool = False) -> Figure:
+    """De x a la salida: qué columnas de W^Q y qué filas de W^O son de cada cabeza, y qué parte de x lee.
+
+    Se lee de arriba abajo. Cada cabeza lleva su color. Un token (una fila) va resaltado, para seguirlo.
+
+    Args:
+        d_model: anchura del flujo residual; hasta 12.
+        num_heads: número de cabezas h; divide a d_model.
+        n: tokens.
+        sliced: en vez de proyectar y dividir, trocea x y proyecta cada trozo (W^Q diagonal por bloques).
+
+    Returns:
+        `Figure`, del mismo tamaño para cualquier h.
+
+    Raises:
+        ValueError: si h no divide a d_model o no cabe.
+    """
+    if not 1 <= d_model <= 12 or num_heads < 1 or d_model % num_heads or not 1 <= n <= 6:
+        raise ValueError(
+            f"Se esperaba d_model hasta 12, h que lo divida y n hasta 6; llegaron d_model = {d_model}, h = {num_heads} "
+            f"y n = {n}."
+        )
+    left, gap = 0.12, 0.3
+    side = (WIDTH - 2 * left - 2 * gap) / 3
+    cell, head_dim, chosen = side / d_model, d_model // num_heads, n // 2
+    colors = [HEAD_COLORS[j // head_dim % len(HEAD_COLORS)] for j in range(d_model)]
+    grey = ["#7d8993"] * d_model
+    figure, axes = _canvas(5.75)
+
+    def label(x, y, text, color=INK, **font):
+        axes.text(x, y, text, ha="center", va="center", color=color, **{"fontsize": 10, **font})
+
+    def product(top, names, shapes, first, matrix, last):
+        """Una línea de tres matrices: (n × ·) × (· × ·) = (n × ·), con la fila elegida intensa y recuadrada."""
+        tall = top + (side - n * cell) / 2
+        for k, (name, shape) in enumerate(zip(names, shapes, strict=True)):
+            x = left + k * (side + gap)
+            label(x + side / 2, top - 0.42, name, fontsize=12, weight="bold")
+            label(x + side / 2, top - 0.17, shape, MUTED)
+            row = (first, None, last)[k]
+            if row is None:
+                _cells(axes, x, top, matrix, (cell, cell))
+                continue
+            faces = [[color if i == chosen else _tint(color, 0.4) for color in row] for i in range(n)]
+            _cells(axes, x, tall, faces, (cell, cell))
+            edge = {"fill": False, "edgecolor": INK, "linewidth": 1.8, "zorder": 5}
+            axes.add_patch(Rectangle((x, tall + chosen * cell), side, cell, **edge))
+        for k, sign in enumerate("×="):
+            label(left + (k + 1) * (side + gap) - gap / 2, top + side / 2, sign, fontsize=13)
+
+    # 1. Proyectar. Las columnas de W^Q son de las cabezas; si se trocea, cada una solo tiene su bloque.
+    blocks = [
+        [colors[j] if not sliced or i // head_dim == j // head_dim else None for j in range(d_model)]
+        for i in range(d_model)
+    ]
+    top = 0.6
+    shapes = ("n × d_model", "d_model × h·$d_k$", "n × h·$d_k$")
+    product(top, ("x", "$W^Q$", "Q"), shapes, colors if sliced else grey, blocks, colors)
+    note = "cada columna lee solo su trozo de x" if sliced else "cada columna lee la fila entera de x"
+    label(WIDTH / 2, top + side + 0.17, f"{note}; igual con $W^K$ y $W^V$", MUTED)
+
+    # 2. Dividir: una atención por cabeza.
+    space, tall, boxes = 0.08, 0.72, top + side + 0.5
+    wide = (WIDTH - 2 * left - (num_heads - 1) * space) / num_heads
+    mini = min(cell, 0.1)
+    for i in range(num_heads):
+        x, color = left + i * (wide + space), HEAD_COLORS[i % len(HEAD_COLORS)]
+        edge = {"facecolor": _tint(color, 0.12), "edgecolor": color, "linewidth": 1.3, "zorder": 1}
+        axes.add_patch(FancyBboxPatch((x, boxes), wide, tall, "round,pad=0,rounding_size=0.06", **edge))
+        name = f"cabeza {i}" if wide > 0.9 else str(i)
+        label(x + wide / 2, boxes + 0.15, name, text_color(color), weight="bold")
+        faces = [[color if r == chosen else _tint(color, 0.4)] * head_dim for r in range(n)]
+        _cells(axes, x + (wide - head_dim * mini) / 2, boxes + 0.27, faces, (mini, mini))
+        for y in (boxes - 0.2, boxes + tall + 0.02):
+            _arrow(axes, (x + wide / 2, y), (x + wide / 2, y + 0.19), color)
+    count = "una atención" if num_heads == 1 else f"{num_heads} atenciones, cada una"
+    text = f"h = {num_heads}: {count} de n × $d_k$, con $d_k$ = {d_model}/{num_heads} = {head_dim}"
+    label(WIDTH / 2, boxes + tall + 0.35, text, MUTED)
+
+    # 3. Concatenar y multiplicar por W^O, cuyas filas son de las cabezas.
+    top = boxes + tall + 1.15
+    shapes = ("n × h·$d_k$", "h·$d_k$ × d_model", "n × d_model")
+    product(top, ("Concat", "$W^O$", "salida"), shapes, colors, [[color] * d_model for color in colors], grey)
+    return figure
+
+
+# Los pasos de `layer_step`: nombre corto y título.
+LAYER_STEPS = (
+    ("x", "El flujo residual"),
+    ("proyectar", "Proyectar: Q, K y V"),
+    ("dividir", "Dividir en cabezas"),
+    ("puntuar", r"Puntuar: $QK^\top/\sqrt{d_k}$"),
+    ("máscara", "Máscara causal"),
+    ("softmax", "Softmax, por filas"),
+    ("A·V", "Promediar los valores: A·V"),
+    ("concatenar", "Concatenar"),
+    ("W^O", "Multiplicar por $W^O$"),
+    ("+ x", "Sumar al flujo residual"),
+)
+
+
+@with_style
+def layer_step(step: int, trace: Mapping[str, object], tokens: Sequence[str], *, note: str = "") -> Figure:
+    """Un paso de una capa de atención con dos cabezas, con todos sus números y sus formas.
+
+    Args:
+        step: qué paso, desde 0 (`LAYER_STEPS` los nombra).
+        trace: los tensores de la capa: x (n, d_model), w_q, w_k, w_v, w_o (d_model, d_model), query, key, value, heads
+            (2, n, d_k), scores y weights (2, n, n), mask (n, n), concat y output (n, d_model). Con n y d_model hasta 4.
+        tokens: n textos; la fila del último va recuadrada.
+        note: una o dos líneas que dicen qué mirar.
+
+    Returns:
+        `Figure`, del mismo tamaño en todos los pasos.
+
+    Raises:
+        ValueError: si el paso no existe o falta algún tensor.
+    """
+    needed = "x w_q w_k w_v query key value scores mask weights heads concat w_o output".split()
+    if missing := [name for name in needed if name not in trace]:
+        raise ValueError(f"En «trace» falta {', '.join(missing)}.")
+    if not 0 <= step < len(LAYER_STEPS):
+        raise ValueError(f"«step» va de 0 a {len(LAYER_STEPS) - 1}; llegó {step}.")
+    data = {name: _array(trace[name], name) for name in needed}
+    n, d_model = data["x"].shape
+    head_dim = data["query"].shape[-1]
+    if data["query"].shape != (2, n, d_model // 2) or n > 4 or d_model > 4 or len(tokens) != n:
+        raise ValueError(
+            "La figura es para dos cabezas, hasta 4 tokens y d_model hasta 4; llegaron query "
+            f"{data['query'].shape}, x {data['x'].shape} y {len(tokens)} tokens."
+        )
+    tokens = _labels(tokens, n, "tokens")
+    figure, axes = _canvas(4.75)
+    row, label_room = 0.27, 0.46  # alto de una fila; sitio de los nombres de los tokens
+    owner = [HEAD_COLORS[j // head_dim] for j in range(d_model)]
+    grey = "#9aa5ae"
+
+    def text(x, y, words, color=INK, ha="center", **font):
+        axes.text(x, y, words, ha=ha, va="center", color=color, **{"fontsize": 10, **font})
+
+    def matrix(x, y, values, name, cell, *, columns=None, rows=None, colors=grey, shaded=False, hidden=None, mark=True):
+        """Una matriz con su nombre encima; devuelve dónde acaba. `colors`: uno, o uno por columna o por fila."""
+        values = np.asarray(values)
+        digits = 0 if np.allclose(values, values.round()) else 2
+        height, width = values.shape
+        text(x + width * cell / 2, y - (0.33 if columns else 0.15), name, fontsize=10.5, weight="bold")
+        for j, word in enumerate(columns or ()):
+            text(x + (j + 0.5) * cell, y - 0.12, word, MUTED, fontsize=9 if cell < 0.5 else 10)
+        for i, word in enumerate(rows or ()):
+            last = i == height - 1
+            text(
+                x - 0.07,
+                y + (i + 0.5) * row,
+                word,
+                INK if last else MUTED,
+                "right",
+                weight="bold" if last else "normal",
+            )
+        for (i, j), value in np.ndenumerate(values):
+            color = colors if isinstance(colors, str) else colors[i][j]
+            place = (x + j * cell, y + i * row)
+            if hidden is not None and not hidden[i, j]:
+                style = {"facecolor": "#f1f3f5", "edgecolor": "#d5dbe0", "hatch": "////", "linewidth": 0}
+                axes.add_patch(Rectangle(place, cell, row, zorder=2, **style))
+                axes.text(
+                    place[0] + cell / 2, place[1] + row / 2, "−∞" if not shaded else "0", ha="center", va="center",
+                    fontsize=10, color=MUTED, zorder=4,
+                    bbox={"facecolor": "#f1f3f5", "edgecolor": "none", "pad": 0.8},
+                )  # fmt: skip
+                continue
+            face = _tint(color, 0.08 + 0.92 * min(value, 1) if shaded else 0.26)
+            axes.add_patch(Rectangle(place, cell, row, facecolor=face, edgecolor=PAPER, linewidth=1, zorder=2))
+            number = spanish_number(float(value), digits)
+            axes.text(
+                place[0] + cell / 2, place[1] + row / 2, number, ha="center", va="center", fontsize=10,
+                color=_ink_over(face), zorder=4,
+            )  # fmt: skip
+        if mark and height == n:
+            edge = {"fill": False, "edgecolor": INK, "linewidth": 1.5, "zorder": 5}
+            axes.add_patch(Rectangle((x, y + (n - 1) * row), width * cell, row, **edge))
+        return x + width * cell
+
+    def sign(x, y, symbol):
+        text(x, y + n * row / 2, symbol, fontsize=12)
+
+    by_column = [owner] * n
+    by_row = [[color] * d_model for color in owner]
+    heads = HEAD_COLORS[:2]
+    full = {name: np.concatenate(list(data[name]), -1) for name in ("query", "key", "value")}
+    x = data["x"]
+    left, top, low = label_room, 1.32, 2.95  # dos filas de matrices
+
+    # Por dónde vamos, el título y la forma de lo que sale.
+    places = np.linspace(0.22, WIDTH - 0.22, len(LAYER_STEPS))
+    axes.plot(places, [0.17] * len(places), color=GRID, linewidth=2, zorder=1)
+    for i, place in enumerate(places):
+        face = ACCENT if i == step else INK if i < step else PAPER
+        axes.plot(
+            place,
+            0.17,
+            "o",
+            color=face,
+            markeredgecolor=ACCENT if i == step else INK,
+            markersize=11 if i == step else 7,
+        )
+    shapes = (
+        f"(n, d_model) = ({n}, {d_model})",
+        f"Q, K y V: (n, h·$d_k$) = ({n}, {d_model})",
+        f"(h, n, $d_k$) = (2, {n}, {head_dim})",
+        *[f"(h, n, n) = (2, {n}, {n})"] * 3,
+        f"(h, n, $d_k$) = (2, {n}, {head_dim})",
+        f"(n, h·$d_k$) = ({n}, {d_model})",
+        *[f"(n, d_model) = ({n}, {d_model})"] * 2,
+    )
+    text(0.12, 0.47, f"{step} · {LAYER_STEPS[step][1]}", ha="left", fontsize=12, weight="bold")
+    text(0.12, 0.73, shapes[step], MUTED, "left")
+    text(0.12, 4.42, note, ha="left", linespacing=1.35)
+
+    def pair(y, values, names, **options):
+        """Las dos cabezas, una al lado de la otra."""
+        cell = 0.46
+        end = matrix(left, y, values[0], names[0], cell, rows=tokens, columns=tokens, colors=heads[0], **options)
+        matrix(end + 0.36, y, values[1], names[1], cell, columns=tokens, colors=heads[1], **options)
+
+    s_names = [rf"$Q_{i}K_{i}^\top/\sqrt{{{head_dim}}}$" for i in range(2)]
+    if step == 0:
+        matrix(0.95, 1.85, x, "x", 0.72, rows=tokens, columns=("animado", "nombre", "acción", "función")[:d_model])
+    elif step == 1:
+        end = matrix(left, top, x, "x", 0.29, rows=tokens)
+        sign(end + 0.15, top, "×")
+        end = matrix(end + 0.3, top, data["w_q"], "$W^Q$", 0.31, colors=by_column, mark=False)
+        sign(end + 0.15, top, "=")
+        matrix(end + 0.3, top, full["query"], "Q", 0.31, colors=by_column)
+        end = matrix(left, low, full["key"], "K = x·$W^K$", 0.4, rows=tokens, colors=by_column)
+        matrix(end + 0.5, low, full["value"], "V = x·$W^V$", 0.4, colors=by_column)
+    elif step == 2:
+        for i, y in enumerate((top, low)):
+            end = left
+            for k, name in enumerate(("query", "key", "value")):
+                title = f"${'QKV'[k]}_{i}$"
+                end = matrix(end, y, data[name][i], title, 0.42, rows=tokens if k == 0 else None, colors=heads[i])
+                end += 0.5
+    elif step == 3:
+        for i, y in enumerate((top + 0.03, low + 0.1)):
+            end = matrix(left, y, data["query"][i], f"$Q_{i}$", 0.29, rows=tokens, colors=heads[i])
+            sign(end + 0.12, y, "×")
+            shift = (n - head_dim) * row / 2
+            end = matrix(
+                end + 0.24,
+                y + shift,
+                data["key"][i].T,
+                rf"$K_{i}^\top$",
+                0.34,
+                columns=tokens,
+                colors=heads[i],
+                mark=False,
+            )
+            sign(end + 0.12, y, "→")
+            matrix(end + 0.24, y, data["scores"][i], s_names[i], 0.46, columns=tokens, colors=heads[i])
+    elif step == 4:
+        pair(top, data["scores"], s_names)
+        pair(low + 0.1, data["scores"], ["con máscara"] * 2, hidden=data["mask"])
+    elif step == 5:
+        pair(top, data["scores"], ["con máscara"] * 2, hidden=data["mask"])
+        pair(low + 0.1, data["weights"], ("$A_0$: pesos", "$A_1$: pesos"), shaded=True, hidden=data["mask"])
+    elif step == 6:
+        for i, y in enumerate((top, low + 0.1)):
+            end = matrix(
+                left, y, data["weights"][i], f"$A_{i}$", 0.43, rows=tokens, columns=tokens, colors=heads[i], shaded=True
+            )
+            sign(end + 0.15, y, "×")
+            end = matrix(end + 0.3, y, data["value"][i], f"$V_{i}$", 0.32, colors=heads[i], mark=False)
+            sign(end + 0.15, y, "=")
+            matrix(end + 0.3, y, data["heads"][i], f"cabeza$_{i}$", 0.44, colors=heads[i])
+    elif step == 7:
+        end = matrix(left + 0.5, top, data["heads"][0], "cabeza$_0$", 0.48, rows=tokens, colors=heads[0])
+        matrix(end + 0.7, top, data["heads"][1], "cabeza$_1$", 0.48, colors=heads[1])
+        matrix(left + 0.85, low, data["concat"], "Concat", 0.48, rows=tokens, colors=by_column)
+    elif step == 8:
+        end = matrix(left, top, data["concat"], "Concat", 0.46, rows=tokens, colors=by_column)
+        sign(end + 0.2, top, "×")
+        matrix(end + 0.4, top, data["w_o"], "$W^O$", 0.36, colors=by_row, mark=False)
+        matrix(left + 0.85, low, data["output"], "= salida", 0.54, rows=tokens)
+    else:
+        end = matrix(left, top, x, "x", 0.36, rows=tokens)
+        sign(end + 0.2, top, "+")
+        matrix(end + 0.4, top, data["output"], "salida", 0.54)
+        matrix(left + 0.85, low, x + data["output"], "= x nuevo", 0.54, rows=tokens)
+    return figure
+
+
+@with_style
+def contributions(
+    parts: Mapping[str, object],
+    components: Sequence[str],
+    *,
+    xlabel: str,
+    colors: Mapping[str, str] | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """Una suma, componente a componente: lo que pone cada parte, apilado, y el total.
+
+    Lo positivo se apila hacia la derecha del cero y lo negativo hacia la izquierda; el rombo es la suma.
+
+    Args:
+        parts: nombre → (d,) lo que suma cada parte (lo que había, la cabeza 0, la cabeza 1…).
+        components: d nombres.
+        xlabel: qué se suma.
+        colors: nombre → color; por defecto `HEAD_COLORS` en orden.
+        limits: (mínimo, máximo) del eje; fíjalo si la figura se mueve.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay partes o alguna no tiene tantos números como componentes.
+    """
+    if not parts:
+        raise ValueError("«parts» está vacío: hace falta al menos una parte.")
+    components = _labels(components, len(components), "components")
+    arrays = {name: _array(part, f"parts[{name!r}]", 1) for name, part in parts.items()}
+    for name, part in arrays.items():
+        if len(part) != len(components):
+            raise ValueError(f"La parte «{name}» tiene {len(part)} números y hay {len(components)} componentes.")
+    figure = new_figure(WIDTH, 0.46 * len(components) + 1.15)
+    axes = figure.add_subplot()
+    places = np.arange(len(components))
+    ends = {1: np.zeros(len(components)), -1: np.zeros(len(components))}  # hasta dónde llega la pila de cada signo
+    total = np.sum(list(arrays.values()), axis=0)
+    span = np.subtract(*limits[::-1]) if limits else max(np.abs(list(arrays.values())).sum(0).max(), 1e-9)
+    for k, (name, part) in enumerate(arrays.items()):
+        color = (colors or {}).get(name, HEAD_COLORS[k % len(HEAD_COLORS)])
+        start = np.where(part >= 0, ends[1], ends[-1])
+        axes.barh(places, part, left=start, height=0.6, color=color, edgecolor=PAPER, linewidth=1.2, label=name)
+        for place, value, at in zip(places, part, start, strict=True):
+            if abs(value) > 0.11 * span:  # el número, si cabe dentro
+                ink = {"color": _ink_over(to_rgb(color)), "fontsize": 10, "ha": "center", "va": "center"}
+                axes.text(at + value / 2, place, spanish_number(value), **ink)
+        for sign, end in ends.items():
+            end += np.where(np.sign(part) == sign, part, 0)
+    axes.plot(total, places, "D", color=PAPER, markeredgecolor=INK, markeredgewidth=1.8, markersize=8, label="suma")
+    axes.axvline(0, color=INK, linewidth=0.9)
+    axes.set_yticks(places, components)
+    axes.set_ylim(len(components) - 0.45, -0.55)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    if limits is not None:
+        axes.set_xlim(*limits)
+    decimal_comma(axes)
+    figure.legend(loc="outside lower center", ncols=4, handlelength=1.2, columnspacing=1.2)
+    return figure
+
+
+@with_style
+def head_entries(splits: Mapping[str, object], tokens: Sequence[str]) -> Figure:
+    """De qué token y de qué columna viene cada número que recibe cada cabeza.
+
+    El color es el de la cabeza a la que pertenece esa columna; si la división está bien, cada cabeza es de su color y
+    cada fila, de un token.
+
+    Args:
+        splits: título → (h, n, d_k) enteros: el lugar de cada entrada en la matriz (n, h·d_k) leída por filas; es lo
+            que devuelve la división al aplicarla a `arange(n·h·d_k)`.
+        tokens: n textos.
+
+    Returns:
+        `Figure`: una fila de matrices por división, una matriz por cabeza.
+
+    Raises:
+        ValueError: si una división no es (h, n, d_k) o las cabezas no caben (h·d_k hasta 6).
+    """
+    tokens = _labels(tokens, len(tokens), "tokens")
+    arrays = {title: _array(split, f"splits[{title!r}]") for title, split in splits.items()}
+    for title, array in arrays.items():
+        if array.ndim != 3 or array.shape[1] != len(tokens) or array.shape[0] * array.shape[2] > 6:
+            raise ValueError(
+                f"«{title}» debe ser (h, {len(tokens)}, d_k), con h·d_k hasta 6; llegó con forma {array.shape}."
+            )
+    row, block = 0.29, 0.29 * len(tokens) + 0.98
+    figure, axes = _canvas(block * len(arrays) + 0.1)
+    for k, (title, array) in enumerate(arrays.items()):
+        num_heads, n, head_dim = array.shape
+        left, gap, top = 0.78, 0.3, k * block + 0.78
+        cell = (WIDTH - left - 0.12 - gap * (num_heads - 1)) / (num_heads * head_dim)
+        axes.text(0.12, top - 0.55, title, ha="left", va="center", fontsize=11.5, weight="bold")
+        for i in range(n):
+            axes.text(
+                left - 0.08, top + (i + 0.5) * row, f"fila {i}", ha="right", va="center", fontsize=10, color=MUTED
+            )
+        for head in range(num_heads):
+            x = left + head * (head_dim * cell + gap)
+            color = HEAD_COLORS[head % len(HEAD_COLORS)]
+            font = {"ha": "center", "va": "center", "fontsize": 10.5, "weight": "bold", "color": text_color(color)}
+            axes.text(x + head_dim * cell / 2, top - 0.17, f"cabeza {head}", **font)
+            token, column = np.divmod(array[head].astype(int), num_heads * head_dim)
+            faces = [[_tint(HEAD_COLORS[c // head_dim], 0.3) for c in line] for line in column]
+            words = [
+                [f"{tokens[t]} · {c}" for t, c in zip(*line, strict=True)] for line in zip(token, column, strict=True)
+            ]
+            _cells(axes, x, top, faces, (cell, row), words)
+    return figure
+
+
+@with_style
+def convex_pair(
+    values,
+    weights,
+    *,
+    start=None,
+    limit: float = 1.6,
+    title: str | None = None,
+) -> Figure:
+    """Dos valores en el plano y lo que cada cabeza hace con ellos: un punto del segmento que los une.
+
+    Args:
+        values: (2, 2) los dos valores.
+        weights: (h, 2) los pesos de cada cabeza para una misma consulta; cada fila suma 1.
+        start: (2, 2) otra pareja de valores con la que comparar; se dibuja hueca, con sus mezclas.
+        limit: los ejes van de −limit a limit.
+        title: título.
+
+    Returns:
+        `Figure`: la mezcla de la cabeza i es una estrella de color `HEAD_COLORS[i]`.
+
+    Raises:
+        ValueError: si las formas no casan o los pesos de una cabeza no suman 1.
+    """
+    values, weights = _array(values, "values", 2), _array(weights, "weights", 2)
+    start = None if start is None else _array(start, "start", 2)
+    if values.shape != (2, 2) or weights.shape[1:] != (2,) or (start is not None and start.shape != (2, 2)):
+        raise ValueError(f"Se esperaban values (2, 2) y weights (h, 2); llegaron {values.shape} y {weights.shape}.")
+    if (weights < 0).any() or np.abs(weights.sum(1) - 1).max() > 1e-4:
+        raise ValueError("Los pesos de cada cabeza deben ser no negativos y sumar 1: ¿son puntuaciones sin softmax?")
+    figure = new_figure(WIDTH, 3.9)
+    axes = figure.add_subplot()
+    axes.set_aspect("equal")
+    axes.set(xlim=(-limit, limit), ylim=(-0.75 * limit, 0.75 * limit), xticks=[], yticks=[])
+    axes.axhline(0, color=GRID, linewidth=1, zorder=0)
+    axes.axvline(0, color=GRID, linewidth=1, zorder=0)
+    axes.spines[:].set_visible(True)
+    axes.spines[:].set_color(GRID)
+    for pair, filled in ((start, False), (values, True)):
+        if pair is None:
+            continue
+        axes.plot(*pair.T, color=INK if filled else MUTED, linewidth=1.6 if filled else 1, zorder=1,
+                  linestyle="-" if filled else (0, (4, 3)))  # fmt: skip
+        axes.plot(*pair.T, "o", markersize=10, color=INK, markerfacecolor=INK if filled else PAPER, zorder=3,
+                  linestyle="none", label="los valores" if filled else "la otra pareja")  # fmt: skip
+        for i, mixture in enumerate(weights @ pair):
+            color = HEAD_COLORS[i % len(HEAD_COLORS)]
+            axes.plot(*mixture, "*", markersize=17 if filled else 23, color=color, zorder=5 if filled else 4,
+                      markerfacecolor=color if filled else PAPER, linestyle="none",
+                      label=f"lo que da la cabeza {i}" if filled else None)  # fmt: skip
+    if start is None or not np.allclose(values, start):
+        for value, mark in zip(values, "12", strict=True):
+            away = (value - values.mean(0)) / max(float(np.hypot(*(value - values.mean(0)))), 1e-9)
+            axes.text(*(value + 0.17 * away), f"v{mark}", ha="center", va="center", fontweight="bold", zorder=6)
+    if title:
+        axes.set_title(title, wrap=True)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@with_style
+def seed_panels(
+    x: Sequence[float],
+    panels: Mapping[str, Sequence],
+    *,
+    xlabel: str,
+    xscale: str = "log2",
+    references: Mapping[str, Mapping[str, float]] | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    title: str | None = None,
+    panel_height: float = 2.1,
+) -> Figure:
+    """Una medida por panel frente a la misma x: un punto por semilla y una línea por las medianas.
+
+    Enseña las semillas que se salen, que una media con su intervalo esconde. Cada panel tiene su propio eje y: sirve
+    para poner al lado medidas que no se pueden comparar punto por punto.
+
+    Args:
+        x: n abscisas; se marcan todas.
+        panels: nombre del eje y → n entradas, cada una un número o la lista de los de sus semillas; con NaN o una
+            lista vacía, ahí no hay punto y la línea pasa de largo.
+        xlabel: nombre del eje x.
+        xscale: «linear» o «log2».
+        references: nombre de un panel → {nombre: altura} de una línea discontinua.
+        limits: nombre de un panel → (inferior, superior) de su eje y.
+        title: título.
+        panel_height: altura de cada panel, en pulgadas.
+
+    Returns:
+        `Figure` con los paneles uno encima de otro.
+
+    Raises:
+        ValueError: si un panel no tiene n entradas, la escala no existe o hay nombres que no son de ningún panel.
+    """
+    x = _array(x, "x", 1)
+    if xscale not in ("linear", "log2"):
+        raise ValueError(f"Escala desconocida: {xscale!r}. Usa «linear» o «log2».")
+    unknown = ({*(references or {})} | {*(limits or {})}) - {*panels}
+    if unknown or not panels:
+        raise ValueError(f"No hay ningún panel {', '.join(map(repr, sorted(unknown)))}: {', '.join(panels)}.")
+    figure = new_figure(WIDTH, panel_height * len(panels) + 0.5 + _title_room(title))
+    for row, (axes, (name, entries)) in enumerate(
+        zip(figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0], panels.items(), strict=True)
+    ):
+        if len(entries) != len(x):
+            raise ValueError(f"El panel «{name}» tiene {len(entries)} entradas y «x» tiene {len(x)}.")
+        if xscale == "log2":
+            axes.set_xscale("log", base=2)
+        color = (ACCENT, ACCENT_2, HEAD_COLORS[1], HEAD_COLORS[6])[row % 4]
+        seeds = [_array(np.atleast_1d(entry), f"panels[{name!r}]", 1, finite=False) for entry in entries]
+        middle = {
+            place: np.median(values)
+            for place, values in zip(x, seeds, strict=True)
+            if values.size and np.isfinite(values).all()
+        }
+        axes.plot(list(middle), list(middle.values()), color=color, linewidth=1.8, zorder=2)
+        for place, values in zip(x, seeds, strict=True):
+            axes.plot([place] * len(values), values, "o", color=color, markersize=6.5, alpha=0.75,
+                      markeredgecolor=PAPER, markeredgewidth=0.7, zorder=3)  # fmt: skip
+        for label, height in ((references or {}).get(name) or {}).items():
+            axes.axhline(height, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), zorder=1)
+            axes.annotate(
+                label, (0.5, height), xycoords=("axes fraction", "data"), xytext=(0, 4), textcoords="offset points",
+                ha="center", va="bottom", fontsize=10, color=MUTED,
+            )  # fmt: skip
+        axes.set_title(_wrap(name, 1.1 * WIDTH), loc="left", fontsize=10, fontweight="normal", color=MUTED)
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.margins(y=0.12)
+        if name in (limits or {}):
+            axes.set_ylim(*limits[name])
+        decimal_comma(axes)
+        axes.set_xticks(list(x), [f"{value:g}".replace(".", ",") for value in x])
+        axes.minorticks_off()
+    axes.set_xlabel(xlabel)
+    _put_title(figure, title)
+    return figure

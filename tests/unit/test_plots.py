@@ -93,6 +93,29 @@ def weights(n=6, seed=0):
     return torch.softmax(torch.randn(n, n, generator=torch.Generator().manual_seed(seed)) * 2, -1)
 
 
+def layer_trace(n=4, head_dim=2):
+    """Todos los pasos de una capa al azar con dos cabezas y máscara causal."""
+    generator = torch.Generator().manual_seed(0)
+    d_model = 2 * head_dim
+    x, *matrices = (torch.randn(rows, d_model, generator=generator) for rows in (n, *[d_model] * 4))
+    query, key, value = ((x @ w).view(n, 2, head_dim).transpose(0, 1) for w in matrices[:3])
+    scores, mask = query @ key.mT / head_dim**0.5, torch.ones(n, n).tril().bool()
+    weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
+    heads = weights @ value
+    concat = heads.transpose(0, 1).reshape(n, d_model)
+    trace = dict(zip(("w_q", "w_k", "w_v", "w_o"), matrices, strict=True), x=x, query=query, key=key, value=value)
+    return trace | dict(
+        scores=scores, mask=mask, weights=weights, heads=heads, concat=concat, output=concat @ matrices[3]
+    )
+
+
+def splits(n=4, num_heads=2, head_dim=2):
+    """La división correcta y la del fallo clásico, aplicadas a los lugares de las entradas."""
+    places = torch.arange(n * num_heads * head_dim)
+    right = places.view(n, num_heads, head_dim).transpose(0, 1)
+    return {"Bien": right, "Mal: view directo": places.view(num_heads, n, head_dim)}
+
+
 # --- Paleta ---
 
 
@@ -148,6 +171,20 @@ FIGURES = {
     "paired_dots": lambda: plots.paired_dots(["a", "b"], [0.1, 0.2], [0.3, 0.1], names=("con", "sin"), xlabel="x"),
     "transformer_map": lambda: plots.transformer_map(6),
     "head_grid": lambda: plots.head_grid(torch.stack([torch.stack([weights()] * 4)] * 3)),
+    "head_split": lambda: plots.head_split(8, 4),
+    "head_split de una cabeza": lambda: plots.head_split(8, 1),
+    "head_split de muchas": lambda: plots.head_split(12, 12),
+    "head_split troceada": lambda: plots.head_split(8, 4, sliced=True),
+    **{
+        f"layer_step {name}": lambda step=step: plots.layer_step(
+            step, layer_trace(), TOKENS[:4], note="Una nota que ocupa\ndos líneas de la figura."
+        )
+        for step, (name, _) in enumerate(plots.LAYER_STEPS)
+    },
+    "contributions": lambda: plots.contributions(
+        {"x": [0.0, 1], "cabeza 0": [0.5, -0.25]}, ["animado", "nombre"], xlabel="flujo residual"
+    ),
+    "head_entries": lambda: plots.head_entries(splits(), TOKENS[:4]),
 }
 
 
@@ -243,6 +280,71 @@ def test_los_vectores_no_mueven_los_ejes():
     assert np.allclose(places, places[0])
 
 
+def faces(figure):
+    """Los colores de las celdas, sin los recuadros vacíos."""
+    patches = [p for p in figure.findobj(mpl.patches.Rectangle) if p.get_fill() and p.get_width() < 1]
+    return [mpl.colors.to_hex(p.get_facecolor()) for p in patches]
+
+
+def test_head_split_no_cambia_de_tamano_con_h():
+    """Las matrices son las mismas con cualquier h: solo cambian sus colores."""
+    sizes, painted = set(), set()
+    for num_heads in (1, 2, 4, 8):
+        figure = plots.head_split(8, num_heads)
+        sizes.add(tuple(figure.get_size_inches()))
+        squares = [color for color in faces(figure) if color in plots.HEAD_COLORS]
+        painted.add(len(squares) - 8 - 8 - 8)  # quita las filas elegidas de Q, Concat y las miniaturas
+        assert set(squares) == set(plots.HEAD_COLORS[:num_heads])
+    assert len(sizes) == 1
+    assert painted == {2 * 64}  # W^Q y W^O
+
+
+@pytest.mark.parametrize("num_heads", [2, 4, 8])
+def test_head_split_troceada_deja_una_entrada_de_cada_h(num_heads):
+    whole, sliced = (
+        sum(color in plots.HEAD_COLORS for color in faces(plots.head_split(8, num_heads, sliced=sliced)))
+        for sliced in (False, True)
+    )
+    # La x troceada gana una fila de color; W^Q pierde las entradas de fuera de los bloques.
+    assert whole - sliced == 64 - 64 // num_heads - 8
+
+
+def test_layer_step_escribe_los_numeros_de_su_paso():
+    trace = layer_trace()
+    shown = {name: texts(plots.layer_step(i, trace, TOKENS[:4])) for i, (name, _) in enumerate(plots.LAYER_STEPS)}
+    new = trace["x"] + trace["output"]
+    for name, tensor in {"A·V": trace["heads"], "concatenar": trace["concat"], "+ x": new}.items():
+        assert {plots.spanish_number(float(v)) for v in tensor.flatten()} <= set(shown[name]), name
+    assert shown["máscara"].count("−∞") == 2 * 6
+    assert "−∞" not in shown["puntuar"]
+
+
+def test_layer_step_no_cambia_de_tamano():
+    sizes = {
+        tuple(plots.layer_step(i, layer_trace(), TOKENS[:4]).get_size_inches()) for i in range(len(plots.LAYER_STEPS))
+    }
+    assert len(sizes) == 1
+
+
+def test_contributions_apila_y_suma():
+    parts = {"x": [1.0, 0.5], "cabeza 0": [0.5, -2.0], "cabeza 1": [0.25, -1.0]}
+    axes = plots.contributions(parts, ["a", "b"], xlabel="x").axes[0]
+    (total,) = [line for line in axes.lines if line.get_label() == "suma"]
+    assert total.get_xdata() == pytest.approx([1.75, -2.5])
+    bars = {(round(p.get_x(), 2), round(p.get_width(), 2)) for p in axes.patches}
+    assert {(0.0, 1.0), (1.0, 0.5), (1.5, 0.25)} <= bars  # hacia la derecha
+    assert {(0.0, 0.5), (0.0, -2.0), (-2.0, -1.0)} <= bars  # lo negativo, hacia la izquierda
+
+
+def test_head_entries_ensena_la_mezcla():
+    right, wrong = (texts(plots.head_entries({"una": split}, TOKENS[:4])) for split in splits().values())
+    assert right.count("cabeza 0") == wrong.count("cabeza 0") == 1
+    entries = [t for t in right if " · " in t]
+    assert sorted(entries) == sorted(t for t in wrong if " · " in t)
+    assert entries[:8] == [f"{token} · {c}" for token in TOKENS[:4] for c in (0, 1)]  # cabeza 0: de todos, sus columnas
+    assert [t for t in wrong if " · " in t][:4] == ["the · 0", "the · 1", "the · 2", "the · 3"]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_nada_se_sale_de_la_figura(name):
     figure = drawn(FIGURES[name]())
@@ -312,6 +414,13 @@ def test_spanish_number(value, text):
         (lambda: plots.vectors2d({}), "vacío"),
         (lambda: plots.vectors2d({"q": (1, 2, 3)}), "dos componentes"),
         (lambda: plots.head_grid(weights()), "n_layers"),
+        (lambda: plots.head_split(8, 3), "h que lo divida"),
+        (lambda: plots.layer_step(0, {"x": [[1.0]]}, ["a"]), "falta w_q"),
+        (lambda: plots.layer_step(99, layer_trace(), TOKENS[:4]), "va de 0 a"),
+        (lambda: plots.layer_step(0, layer_trace(n=5), TOKENS[:5]), "hasta 4 tokens"),
+        (lambda: plots.contributions({}, [], xlabel="x"), "vacío"),
+        (lambda: plots.contributions({"x": [1.0]}, ["a", "b"], xlabel="x"), "hay 2 componentes"),
+        (lambda: plots.head_entries({"a": torch.arange(16).view(4, 4)}, TOKENS[:4]), "debe ser"),
     ],
 )
 def test_los_errores_dicen_que_se_esperaba(call, message):
