@@ -15,10 +15,10 @@ bueno a sí mismo.
 import os
 import sys
 
-from . import ch01, ch02
+from . import ch01, ch02, ch03, ch04
 from .framework import Check, Result, examine
 
-CHECKS: dict[str, Check] = {check.id: check for chapter in (ch01, ch02) for check in chapter.CHECKS}
+CHECKS: dict[str, Check] = {check.id: check for chapter in (ch01, ch02, ch03, ch04) for check in chapter.CHECKS}
 
 
 def check(id: str, answer: object) -> Result:
@@ -30,7 +30,7 @@ def check(id: str, answer: object) -> Result:
 
     Args:
         id: el número del ejercicio, como «2.1».
-        answer: tu función, sin paréntesis.
+        answer: tu función, sin paréntesis. Si el ejercicio pide un valor, el valor o la función que lo devuelve.
 
     Returns:
         Result con `.passed`, `.pending`, `.hint` (texto, o vacío) y `.score` (proporción de casos bien, de 0 a 1).

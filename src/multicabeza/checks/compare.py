@@ -1,11 +1,17 @@
-"""Copiar y comparar tensores: primero el tipo, después la forma, después que sea finito, y por fin los valores."""
+"""Copiar y comparar resultados: primero el tipo, después la forma, después que sea finito, y por fin los valores."""
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 import torch
 from torch import Tensor
 
 # Margen de los valores según la anchura del resultado, que no se juzga: 16 bits redondean más.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 DEFAULT_TOLERANCE = 1e-4
+WHOLE_TOLERANCE = 1e-6  # relativo: de un entero dado como número real se admite lo que redondean 32 bits
 UNREADABLE = object()  # en lugar de un tensor que no tiene números que mirar
 LARGEST = 10**6  # elementos; de un resultado mayor que cualquiera de los nuestros se guarda solo la forma
 
@@ -43,9 +49,20 @@ def snapshot(value):
             except (RuntimeError, NotImplementedError):
                 return UNREADABLE
             return plain
-    if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+    if isinstance(value, list | tuple):
         return (list if isinstance(value, list) else tuple)(snapshot(item) for item in value)
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
     return value
+
+
+def number(value) -> int | float | None:
+    """El número que es `value` (de Python, de NumPy o un tensor de un elemento); None si no es un número real."""
+    if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1 and value.dim() <= 1):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction | Decimal):
+        return None
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def equal(mine, kept) -> bool:
@@ -66,15 +83,26 @@ def in_double(value):
 
 
 def difference(value, expected, *, like_mistake: bool = False) -> str | None:
-    """Primera diferencia con lo esperado: «tipo», «forma», «finito» o «valores»; None si no la hay.
+    """Primera diferencia con lo esperado: «tipo», «claves», «forma», «finito» o «valores»; None si no la hay.
+
+    De un número no se juzga la clase (64, 64.0, un tensor), salvo que sea un booleano.
 
     Con `like_mistake` se compara con lo que devuelve un error conocido: un NaN es igual a otro NaN.
     """
-    if isinstance(expected, tuple):
+    if isinstance(expected, tuple | list):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
             return "tipo"
         pairs = zip(value, expected, strict=True)
         return next((d for v, e in pairs if (d := difference(v, e, like_mistake=like_mistake))), None)
+    if isinstance(expected, dict):
+        if not isinstance(value, dict):
+            return "tipo"
+        if value.keys() != expected.keys():
+            return "claves"
+        problems = (difference(value[key], item, like_mistake=like_mistake) for key, item in expected.items())
+        return next((problem for problem in problems if problem), None)
+    if isinstance(expected, int | float) and not isinstance(expected, bool):
+        return _difference_of_numbers(number(value), expected, like_mistake)
     if not isinstance(expected, Tensor):
         return None if type(value) is type(expected) and value == expected else "tipo"
     if not isinstance(value, Tensor) or kind(value) != kind(expected):
@@ -88,6 +116,18 @@ def difference(value, expected, *, like_mistake: bool = False) -> str | None:
         return "finito"
     margin = TOLERANCE.get(value.dtype, DEFAULT_TOLERANCE)
     return None if torch.allclose(mine, theirs, rtol=margin, atol=margin, equal_nan=like_mistake) else "valores"
+
+
+def _difference_of_numbers(value, expected, like_mistake: bool) -> str | None:
+    if value is None:
+        return "tipo"
+    if not math.isfinite(value):
+        return None if like_mistake and str(value) == str(expected) else "finito"
+    if isinstance(expected, int):
+        margin = 0 if isinstance(value, int) else WHOLE_TOLERANCE
+    else:
+        margin = DEFAULT_TOLERANCE
+    return None if abs(value - expected) <= margin * max(1, abs(expected)) else "valores"
 
 
 def torch_is_sane() -> bool:

@@ -9,8 +9,8 @@ import inspect
 import re
 import secrets
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import wraps
 
 import torch
@@ -67,12 +67,15 @@ class KnownMistake:
         hint: la pista.
         error: si `answer` falla en algún caso, qué otros errores delatan el mismo fallo (expresión regular sobre «tipo:
             mensaje»). Vacío: solo el mismo tipo con el mismo mensaje.
+        seen: cómo se reconoce en lo devuelto, si son muchas las respuestas con ese fallo (`answer` es un ejemplo). Sin
+            ella se reconoce por dar lo mismo que `answer`.
     """
 
     name: str
     answer: Callable
     hint: str
     error: str = ""
+    seen: Callable[[object], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,15 @@ class Check:
 
     Args:
         id: número del ejercicio.
-        reference: la función correcta, con el nombre y los parámetros del enunciado.
+        reference: la función correcta, con el nombre y los parámetros del enunciado. Si en algún caso lanza ValueError,
+            ahí se pide ese error.
         cases: entradas; cada una caza algún error que las demás dejan pasar.
         mistakes: errores conocidos, los más frecuentes primero.
         weights: de lo devuelto, los pesos cuyas filas deben sumar 1 (None si no los hay).
+        value: la respuesta es un valor; también se admite una función sin argumentos que lo devuelve.
+        combined: da parejas (error conocido, función equivocada en la que ese error va con otros): quien tiene varios a
+            la vez recibe la pista de ese, y que hay más.
+        right: cuando hay muchas respuestas buenas, decide si lo devuelto es una de ellas (`reference` da un ejemplo).
     """
 
     id: str
@@ -92,6 +100,9 @@ class Check:
     cases: tuple[Case, ...]
     mistakes: tuple[KnownMistake, ...]
     weights: Callable | None = None
+    value: bool = False
+    combined: Callable[[], Iterable[tuple[KnownMistake, Callable]]] = tuple
+    right: Callable[[object], bool] | None = None
 
     @property
     def signature(self) -> str:
@@ -140,13 +151,15 @@ def examine(check: Check, answer: object, *, seed: int | None = None, seconds: f
 
     Args:
         check: la comprobación.
-        answer: la función que se corrige.
+        answer: la función que se corrige, o el valor si el ejercicio pide un valor.
         seed: semilla de los casos (por omisión, otra cada vez).
         seconds: plazo (por omisión, `sandbox.SECONDS`).
     """
     if sandbox.answering():
         raise RuntimeError("una respuesta no puede llamar a mc.check: comprueba tu función desde otra celda")
     if not callable(answer) or inspect.isclass(answer):
+        if check.value:
+            return examine(check, lambda: answer, seed=seed, seconds=seconds)
         return Result(check.id, False, False, hints.not_a_function(check, answer), 0.0)
     with sandbox.LOCK, sandbox.untouched():
         if not sandbox.run_isolated(torch_is_sane):
@@ -190,12 +203,10 @@ def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Rai
 
 def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Sequence[str]) -> Result:
     """El veredicto, cuando la respuesta ya ha terminado (la referencia se calcula aquí, no antes)."""
-    expected = [snapshot(check.reference(*map(in_double, c.args), **in_double(c.kwargs))) for c in calls]
-    problems = [
-        difference(o.value, e) if isinstance(o, Returned) else "error" for o, e in zip(outcomes, expected, strict=True)
-    ]
+    expected = [expectation(check, call) for call in calls]
+    problems = [problem_with(check, o, e) for o, e in zip(outcomes, expected, strict=True)]
     n = len(check.cases)
-    score = sum(not any(problems[i::n]) for i in range(n)) / n
+    score = sum(not any(problems[i::n]) for i in range(n)) / max(n, 1)
     if replaced:
         return Result(check.id, False, False, hints.replaced(replaced), 0.0)
     pending = [o for o in outcomes if isinstance(o, hints.Raised) and o.pending]
@@ -209,7 +220,7 @@ def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Seq
     stopped = next((o for o in outcomes if isinstance(o, sandbox.Stopped)), None)
     if stopped:
         return Result(check.id, False, False, hints.stopped(stopped, check), score)
-    mistake = recognise(check, calls, outcomes, problems)
+    mistake = recognise(check, calls, outcomes, expected, problems)
     if mistake:
         hint = mistake.hint + hints.where(outcomes[first])
     else:
@@ -217,28 +228,59 @@ def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Seq
     return Result(check.id, False, False, hint, score)
 
 
-def recognise(check: Check, calls, outcomes, problems) -> KnownMistake | None:
+def expectation(check: Check, call: Call):
+    """Lo que se espera de una llamada: el resultado de la referencia, o el ValueError que lanza."""
+    try:
+        return snapshot(check.reference(*map(in_double, call.args), **in_double(call.kwargs)))
+    except ValueError as error:
+        return hints.Raised.describe(error, check.reference)
+
+
+def problem_with(check: Check, outcome, expected) -> str | None:
+    """Qué le pasa a un resultado (None si está bien)."""
+    if isinstance(expected, hints.Raised):
+        return None if isinstance(outcome, hints.Raised) and ValueError in outcome.kinds else "error"
+    if not isinstance(outcome, Returned):
+        return "error"
+    if check.right is not None:
+        return None if check.right(outcome.value) else "valores"
+    return difference(outcome.value, expected)
+
+
+def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake | None:
     """El error conocido que hace lo mismo que la respuesta, si lo hay.
 
-    Primero, el que coincide en todos los casos. Si no, el que explica la mayor parte de los resultados equivocados (más
-    de la mitad: con menos puede ser casualidad); suele ser un error acompañado de otro.
+    Primero, el que coincide en todos los casos, él solo o con otros de la tabla. Si no, el que explica la mayor parte de
+    los resultados equivocados (más de la mitad: con menos puede ser casualidad).
     """
     rows = []
     for mistake in check.mistakes:
         theirs = [attempt(check, mistake.answer, call) for call in calls]
-        rows.append([matches(o, t, mistake.error) for o, t in zip(outcomes, theirs, strict=True)])
+        rows.append(
+            [
+                (not problem and not problem_with(check, t, e)) or matches(o, t, mistake)
+                for o, t, e, problem in zip(outcomes, theirs, expected, problems, strict=True)
+            ]
+        )
         if all(rows[-1]):
             return mistake
+    for mistake, answer in check.combined():
+        if all(matches(o, attempt(check, answer, call), mistake) for o, call in zip(outcomes, calls, strict=True)):
+            return replace(mistake, hint=f"{mistake.hint} {hints.NOT_ALONE}")
     wrong = [i for i, problem in enumerate(problems) if problem and isinstance(outcomes[i], Returned)]
     explained = [sum(row[i] for i in wrong) for row in rows]
     best = max(explained, default=0)
     return check.mistakes[explained.index(best)] if 2 * best > len(wrong) else None
 
 
-def matches(outcome, theirs, error: str = "") -> bool:
+def matches(outcome, theirs, mistake: KnownMistake) -> bool:
     """¿Hace la respuesta lo mismo que el error conocido en este caso?"""
+    if isinstance(outcome, Returned) and mistake.seen is not None:
+        return mistake.seen(outcome.value)
     if isinstance(outcome, Returned) and isinstance(theirs, Returned):
         return difference(outcome.value, theirs.value, like_mistake=True) is None
     if isinstance(outcome, hints.Raised) and isinstance(theirs, hints.Raised):
-        return re.search(error, outcome.text) is not None if error else outcome.text == theirs.text
+        if mistake.error:
+            return re.search(mistake.error, outcome.text) is not None
+        return outcome.text == theirs.text
     return False

@@ -23,6 +23,7 @@ TORCH_CHANGED = (
     "En esta sesión las funciones de torch ya no calculan lo que deben: alguna celda ha sustituido una de ellas. "
     "Reinicia el kernel y ejecuta solo las celdas que necesitas."
 )
+NOT_ALONE = "No es el único fallo: arregla este y vuelve a comprobar."
 PENDING = "Pendiente: cuando tengas tu función, vuelve a ejecutar esta celda."
 
 # Qué hacer ante un error de Python o de torch: tipo (o texto) que lo delata → consejo.
@@ -109,6 +110,7 @@ class Raised:
     function: str = ""
     answer: str = ""
     shadowed: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[type, ...] = ()  # la clase del error y las que están por encima
 
     @property
     def text(self) -> str:
@@ -129,7 +131,7 @@ class Raised:
         except Exception:
             name = type(answer).__name__
         if not theirs:
-            return cls(type(error).__name__, message, answer=name)
+            return cls(type(error).__name__, message, answer=name, kinds=type(error).__mro__)
         last = theirs[-1]
         pending = isinstance(error, NotImplementedError) and last is steps[-1] and _is_raise(last)
         return cls(
@@ -140,6 +142,7 @@ class Raised:
             last.tb_frame.f_code.co_name,
             name,
             _shadowed(last) if isinstance(error, TypeError | AttributeError) else (),
+            type(error).__mro__,
         )
 
 
@@ -194,6 +197,8 @@ def shape(tensor: Tensor) -> str:
 def entry(check, call, label: str) -> str:
     """El caso en que se vio el fallo: «sin lote: query (5, 6), key (7, 6)»."""
     pairs = [*zip(check.parameters, call.args, strict=False), *call.kwargs.items()]
+    if not pairs:
+        return label
     return f"{label}: {', '.join(f'{name} {_entry(value)}' for name, value in pairs)}"
 
 
@@ -286,6 +291,8 @@ def where(outcome) -> str:
 
 def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
     """La pista general, en este orden: error, tipo, forma, números no finitos, filas que no suman 1, valores."""
+    if isinstance(expected, Raised):
+        return another_error(outcome, expected, at)
     if isinstance(outcome, Raised):
         return error(outcome, at)
     value, which = outcome.value, "El resultado"
@@ -295,12 +302,25 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
         index = next(i for i, pair in enumerate(zip(value, expected, strict=True)) if difference(*pair))
         value, expected, which = value[index], expected[index], f"El {_ORDINALS[index]} resultado"
         problem = difference(value, expected)
+    if isinstance(expected, dict) and isinstance(value, dict):
+        if problem == "claves":
+            return wrong_keys(value, expected, which)
+        key = next(key for key, item in expected.items() if difference(value[key], item))
+        value, expected, which = value[key], expected[key], f"«{key}»"
+        problem = difference(value, expected)
     if problem == "tipo":
         return wrong_type(value, expected, which)
     if problem == "forma":
         return (
             f"{which} tiene la forma {shape(value)} y se esperaba {shape(expected)} ({at}). "
             "Sigue la forma línea a línea y busca dónde se separa de la del enunciado."
+        )
+    if problem == "finito" and not isinstance(value, Tensor | tuple | list):
+        return f"{which} es {value} ({at}). Busca una división entre cero o un número que se desborda."
+    if not isinstance(expected, Tensor):
+        return (
+            f"{which} no es el número que se pide ({at}). "
+            "Haz la cuenta con números pequeños en un papel y compárala, paso a paso, con la tuya."
         )
     if problem == "finito":
         bad = "NaN" if value.isnan().any() else "infinitos"
@@ -336,6 +356,29 @@ def error(raised: Raised, at: str) -> str:
     return f"Tu función se para{place} con {_short(raised.text, 140)} ({at}). {advice}"
 
 
+def another_error(outcome, expected: Raised, at: str) -> str:
+    """Se pedía lanzar un error."""
+    if isinstance(outcome, Raised):
+        place = f" en la {outcome.place}" if outcome.place else ""
+        return (
+            f"Con esa entrada se pide lanzar {expected.type}, y tu función se para{place} con "
+            f"{_short(outcome.text, 140)} ({at}). Comprueba la condición antes de operar y lanza tú ese error."
+        )
+    return (
+        f"Con esa entrada se pide lanzar {expected.type}, y tu función devuelve un resultado ({at}). "
+        "Comprueba la condición antes de calcular, y lanza el error con `raise`."
+    )
+
+
+def wrong_keys(value: dict, expected: dict, which: str) -> str:
+    """Un diccionario con otras claves."""
+    came = _short(", ".join(map(str, value)), 80) or "ninguna"
+    return (
+        f"{which} tiene las claves {came}, y se piden {', '.join(expected)}. "
+        "Escribe esas, como textos y con las mismas letras."
+    )
+
+
 def not_a_tuple(value, count: int) -> str:
     """Se pedían varios resultados."""
     came = "llegó None" if value is None else "llegó uno solo"
@@ -361,6 +404,10 @@ def wrong_type(value, expected, which: str) -> str:
         return f"{which} es None. Pon en su lugar lo que pide el enunciado; si la función que usas no lo da, calcúlalo."
     if value is None:
         return "Tu función no devuelve nada (None). Termina con `return` y lo que has calculado."
+    if isinstance(expected, dict):
+        return f"{which} es {_kind(value)} y se esperaba un diccionario. Sus claves son: {', '.join(expected)}."
+    if not isinstance(expected, Tensor):
+        return f"{which} es {_kind(value)} y se esperaba un número. Mira qué escribes tras `return`."
     if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
         return (
             f"Tu función devuelve {len(value)} cosas y se pide un solo tensor. Deja tras `return` solo la que se pide."
@@ -375,3 +422,11 @@ def wrong_type(value, expected, which: str) -> str:
         how = "Conviértela con `torch.tensor(…)` o `torch.stack(…)`."
         return f"{which} es {came} de Python y se esperaba un tensor. {how}"
     return f"{which} es {type(value).__name__} y se esperaba un tensor. Mira qué escribes tras `return`."
+
+
+def _kind(value) -> str:
+    """Qué clase de cosa es, en palabras."""
+    if isinstance(value, Tensor):
+        return f"un tensor de forma {shape(value)}"
+    names = {bool: "un booleano", str: "un texto", list: "una lista", tuple: "una tupla", dict: "un diccionario"}
+    return names.get(type(value), type(value).__name__)
