@@ -157,6 +157,8 @@ def test_text_color_oscurece_lo_justo(color):
 # --- Estilo ---
 
 
+PAIR = [[-0.9, 0.9], [0.85, -0.5]]
+
 FIGURES = {
     "heatmap": lambda: plots.heatmap(weights(), TOKENS, TOKENS, title="Pesos"),
     "heatmap grande": lambda: plots.heatmap(weights(30), signed=True, annotate=False),
@@ -171,6 +173,13 @@ FIGURES = {
     "paired_dots": lambda: plots.paired_dots(["a", "b"], [0.1, 0.2], [0.3, 0.1], names=("con", "sin"), xlabel="x"),
     "transformer_map": lambda: plots.transformer_map(6),
     "head_grid": lambda: plots.head_grid(torch.stack([torch.stack([weights()] * 4)] * 3)),
+    "convex_pair": lambda: plots.convex_pair(PAIR, [[0.6, 0.4], [0.2, 0.8]], start=[[-1, 0.5], [1, 0.1]]),
+    "seed_panels": lambda: plots.seed_panels(
+        [1, 2, 4],
+        {"acierto": [[0.1], [0.9, 1], []], "BLEU": [24.9, float("nan"), 25.5]},
+        xlabel="cabezas",
+        references={"acierto": {"azar": 0.1}},
+    ),
     "head_split": lambda: plots.head_split(8, 4),
     "head_split de una cabeza": lambda: plots.head_split(8, 1),
     "head_split de muchas": lambda: plots.head_split(12, 12),
@@ -284,6 +293,22 @@ def faces(figure):
     """Los colores de las celdas, sin los recuadros vacíos."""
     patches = [p for p in figure.findobj(mpl.patches.Rectangle) if p.get_fill() and p.get_width() < 1]
     return [mpl.colors.to_hex(p.get_facecolor()) for p in patches]
+
+
+def test_convex_pair_pone_cada_mezcla_en_su_sitio_y_los_ejes_quietos():
+    figures = [plots.convex_pair(pair, [[0.6, 0.4], [0.2, 0.8]]) for pair in (PAIR, [[1, 1], [-1, -1]])]
+    stars = [line for line in figures[0].axes[0].lines if line.get_marker() == "*"]
+    assert [star.get_color() for star in stars] == list(plots.HEAD_COLORS[:2])
+    assert np.allclose([star.get_xydata()[0] for star in stars], [[-0.2, 0.34], [0.5, -0.22]])
+    assert figures[0].axes[0].get_xlim() == figures[1].axes[0].get_xlim()
+
+
+def test_seed_panels_dibuja_cada_semilla_y_une_las_medianas():
+    values = [[0.1, 0.2, 0.9], [1, 0.5], []]
+    axes = plots.seed_panels([1, 2, 4], {"acierto": values}, xlabel="h").axes[0]
+    line, *dots = axes.lines
+    assert line.get_xydata().tolist() == [[1, 0.2], [2, 0.75]]
+    assert [dot.get_ydata().tolist() for dot in dots] == values
 
 
 def test_head_split_no_cambia_de_tamano_con_h():
@@ -414,6 +439,11 @@ def test_spanish_number(value, text):
         (lambda: plots.vectors2d({}), "vacío"),
         (lambda: plots.vectors2d({"q": (1, 2, 3)}), "dos componentes"),
         (lambda: plots.head_grid(weights()), "n_layers"),
+        (lambda: plots.convex_pair(PAIR, [[0.6, 0.6]]), "sumar 1"),
+        (lambda: plots.convex_pair([[1, 2]], [[0.6, 0.4]]), "values"),
+        (lambda: plots.seed_panels([1, 2], {"a": [1]}, xlabel="h"), "1 entradas"),
+        (lambda: plots.seed_panels([1], {"a": [1]}, xlabel="h", limits={"b": (0, 1)}), "'b'"),
+        (lambda: plots.seed_panels([1], {"a": [1]}, xlabel="h", xscale="raro"), "Escala"),
         (lambda: plots.head_split(8, 3), "h que lo divida"),
         (lambda: plots.layer_step(0, {"x": [[1.0]]}, ["a"]), "falta w_q"),
         (lambda: plots.layer_step(99, layer_trace(), TOKENS[:4]), "va de 0 a"),
