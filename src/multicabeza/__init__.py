@@ -19,12 +19,13 @@ _HOME = {
         "KVCache",
         "MultiHeadAttention",
     ),
+    "heads": ("ablate",),
     "models": ("load_bert", "load_smollm2"),
-    "views": ("show", "explore", "head_view", "model_view", "predict", "claim"),
+    "views": ("show", "explore", "head_view", "model_view", "predict", "calculator", "claim"),
     "checks": ("check",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_SUBMODULES = {"attention", "cost", "models", "plots", "views", "checks", "toys"}
+_SUBMODULES = {"attention", "cost", "heads", "models", "plots", "views", "checks", "toys"}
 
 __all__ = sorted(_MODULE_OF)
 
