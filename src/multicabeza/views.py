@@ -18,15 +18,17 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from IPython import get_ipython
 from IPython.display import HTML, display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from multicabeza import plots
+from multicabeza import cost, plots
 from multicabeza.models import BYTE_OF, byte_piece_text
 
 WEB = Path(__file__).parent / "web"
@@ -732,6 +734,254 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
             f"{script}</div>"
         )
     )
+
+
+# --- Calculadoras ------------------------------------------------------------------------------------------------
+
+# Aquí se escribe el primer caso, con las cuentas de `cost`, y `calculator.js` rehace los resultados en las mismas
+# casillas (`data-out`, `data-rows`). Sin JavaScript queda la tabla.
+
+
+class _Field(NamedTuple):
+    """Un dato que se elige: un número con su barra (que pasa por `stops`, o por lo que diga el guion) o una lista."""
+
+    key: str
+    help: str
+    value: int
+    maximum: int = 0
+    stops: Sequence[int] | None = None
+    options: Mapping[int, str] | None = None
+
+
+class _Calculator(NamedTuple):
+    """Lo que distingue a una calculadora de otra."""
+
+    title: str
+    fields: list[_Field]
+    texts: dict[str, str]  # lo que va en cada casilla; «state» dice el caso
+    style: str
+    results: str
+    notes: str
+
+
+def calculator(name: str) -> None:
+    """Una calculadora en la página: se cambian los datos y los resultados se rehacen, sin kernel.
+
+    «heads»: se eligen d_model, h y n, y se ven d_k, las formas de las matrices, los parámetros, los FLOPs y la memoria
+    de las puntuaciones de una capa, y qué cambia con h. Las cuentas son las de `cost`. Sin JavaScript queda el caso de
+    partida (d_model = 512, h = 8, n = 128); en papel, el que se haya elegido.
+
+    Args:
+        name: «heads».
+
+    Raises:
+        ValueError: si no hay ninguna calculadora con ese nombre.
+    """
+    if name not in _CALCULATORS:
+        known = ", ".join(f"«{known}»" for known in _CALCULATORS)
+        raise ValueError(f"No hay ninguna calculadora {name!r}. Las que hay: {known}.")
+    made = _CALCULATORS[name]()
+    block = _identifier("calculator", name)
+    style, script = _assets("calculator")
+    controls = "".join(_field_html(f"{block}-{field.key}", field) for field in made.fields)
+    display(
+        HTML(
+            f'<div class="mc-calculator mc-fig" id="{block}" role="group" aria-labelledby="{block}-t" '
+            f'data-calculator="{name}" style="{made.style}">{style}'
+            f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden>{controls}'
+            f'</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
+            f'class="mc-noscript"> Los demás se eligen con unos controles que necesitan JavaScript.</span></p>'
+            f'{made.results}<p class="mc-small">{made.notes}</p>'
+            f'<p class="mc-live" aria-live="polite"></p>{script}</div>'
+        )
+    )
+
+
+def _field_html(name: str, field: _Field) -> str:
+    label = f'<label for="{name}"><strong>{field.key}</strong> <span>{field.help}</span></label>'
+    common = f'id="{name}" data-field="{field.key}" autocomplete="off"'
+    if field.options:
+        items = "".join(
+            f'<option value="{value}"{" selected" * (value == field.value)}>{text}</option>'
+            for value, text in field.options.items()
+        )
+        return f'<div class="mc-field">{label}<select {common}>{items}</select></div>'
+    stops = f' data-stops="{json.dumps(list(field.stops), separators=(",", ":"))}"' if field.stops else ""
+    return (
+        f'<div class="mc-field">{label}<input type="number" {common} min="1" max="{field.maximum}" '
+        f'value="{field.value}" inputmode="numeric" aria-describedby="{name}-m"><input type="range" '
+        f'data-slides="{field.key}"{stops} aria-label="{field.key}, con una barra" autocomplete="off">'
+        f'<p class="mc-message" id="{name}-m" hidden></p></div>'
+    )
+
+
+def _rows_html(rows: Sequence[Sequence]) -> str:
+    """Filas [es la elegida, cabecera, [texto, tanto por ciento de la barra (si lleva)]…]."""
+    out = []
+    for chosen, head, *cells in rows:
+        current = ' aria-current="true"' if chosen else ""
+        out.append(f'<tr{current}><th scope="row">{head}</th>')
+        for text, *share in cells:
+            bar = f'<span class="mc-bar" style="--share: {share[0]:g}%;"></span>' if share else ""
+            out.append(f"<td><span>{text}</span>{bar}</td>")
+        out.append("</tr>")
+    return "".join(out)
+
+
+def _whole(n: int) -> str:
+    """Las cifras en grupos de tres, con un espacio fino, desde diez mil: 1 048 576."""
+    return f"{n:,}".replace(",", "\u202f") if n >= 10_000 else str(n)
+
+
+def _fixed(x: float, digits: int) -> str:
+    """Con coma y `digits` decimales; el medio justo, hacia arriba, como `toFixed` de JavaScript."""
+    return str(Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)).replace(".", ",")
+
+
+def _rounded(x: float) -> str:
+    """Tres cifras y prefijo: 302 M."""
+    if x < 1000:
+        return str(x)
+    power = 0
+    while x >= 999.5 and power < 5:
+        x, power = x / 1000, power + 1
+    return f"{_fixed(x, 2 if x < 9.995 else 1 if x < 99.95 else 0)} {' kMGTP'[power]}"
+
+
+def _bytes(b: float) -> str:
+    """En la mayor unidad de 1024 que no deja menos de uno, con dos decimales como mucho: 1,5 MiB."""
+    power = 0
+    while b >= 1024 and power < 5:
+        b, power = b / 1024, power + 1
+    unit = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")[power]
+    return f"{_fixed(b, 2).rstrip('0').rstrip(',')} {unit}"
+
+
+# Con estos máximos ninguna cuenta llega a 2^53, y los números de JavaScript son exactos.
+MAX_D_MODEL = 2**14
+MAX_TOKENS = 2**17
+
+
+def _heads_texts(d_model: int, h: int, n: int, size: int) -> dict[str, str]:
+    """Lo que va en cada casilla de «heads»."""
+    flops, d_k = cost.attention_flops(d_model, h, n), d_model // h
+    memory = cost.score_bytes(h, n, bytes_per_element=size)
+
+    def shape(*sizes: int) -> str:
+        return " × ".join(map(_whole, sizes))
+
+    return {
+        "state": f"d_model = {_whole(d_model)}, h = {_whole(h)}, n = {_whole(n)}, {size} bytes por número",
+        "split": f"{_whole(d_model)} columnas = {_whole(h)} {'cabezas' if h > 1 else 'cabeza'} × {_whole(d_k)}",
+        "d_k": _whole(d_k),
+        "params": _whole(cost.attention_params(d_model, h)),
+        "total": _whole(flops.total),
+        "projections": _whole(flops.projections),
+        "attention": _whole(flops.attention),
+        "projectionsShare": f"{_fixed(100 * (flops.projections / flops.total), 1)} %",
+        "attentionShare": f"{_fixed(100 * (flops.attention / flops.total), 1)} %",
+        "crossing": _whole(2 * d_model),
+        "elements": _whole(cost.score_elements(h, n)),
+        "memory": _bytes(memory),
+        "bytes": f"{_whole(memory)} bytes",
+        "tokens": shape(n, d_model),
+        "tokensCount": _whole(n * d_model),
+        "matrix": shape(*cost.weight_shapes(d_model, h)["W_Q"]),
+        "matrixCount": _whole(d_model * d_model),
+        "perHead": shape(h, n, d_k),
+        "scores": shape(h, n, n),
+    }
+
+
+def _heads_rows(d_model: int, h: int, n: int, size: int) -> list[list]:
+    """La comparación de «heads»: hasta ocho números de cabezas, y el elegido."""
+    every = [k for k in range(1, d_model + 1) if d_model % k == 0]
+    powers = [k for k in every if k <= 128 and k.bit_count() == 1]
+    heads = sorted({h, *(every if len(every) <= 8 else powers if len(powers) > 3 else every[:8])})
+    return [
+        [
+            k == h,
+            _whole(k),
+            [_whole(d_model // k)],
+            [_rounded(cost.attention_params(d_model, k)), 100],
+            [_rounded(cost.attention_flops(d_model, k, n).total), 100],
+            [_bytes(cost.score_bytes(k, n, bytes_per_element=size)), 100 * k / heads[-1]],
+        ]
+        for k in heads
+    ]
+
+
+# Tensor, su forma en letras, casillas de su forma y de cuántos números tiene, y si la forma cambia con h.
+_HEADS_SHAPES = (
+    ("X", "(n, d_model)", "tokens", "tokensCount", False),
+    ("W<sup>Q</sup>, W<sup>K</sup>, W<sup>V</sup>", "cada una (d_model, h·d_k)", "matrix", "matrixCount", False),
+    ("Q, K, V", "cada una (h, n, d_k)", "perHead", "tokensCount", True),
+    ("QKᵀ y pesos A", "cada uno (h, n, n)", "scores", "elements", True),
+    ("A·V", "(h, n, d_k)", "perHead", "tokensCount", True),
+    ("Concat", "(n, h·d_k)", "tokens", "tokensCount", False),
+    ("W<sup>O</sup>", "(h·d_k, d_model)", "matrix", "matrixCount", False),
+    ("Salida", "(n, d_model)", "tokens", "tokensCount", False),
+)
+
+
+def _heads_calculator() -> _Calculator:
+    """La calculadora de d_model y h."""
+    first = d_model, h, n, size = 512, 8, 128, 4
+    widths = [64, 128, 256, 384, 512, 576, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 12288, MAX_D_MODEL]
+    fields = [
+        _Field("d_model", "dimensión del modelo", d_model, MAX_D_MODEL, widths),
+        _Field("h", "número de cabezas", h, MAX_D_MODEL),
+        _Field("n", "tokens de la secuencia", n, MAX_TOKENS, [2**k for k in range(3, 18)]),
+        _Field("bytes", "de cada número", size, options={4: "4 (float32)", 2: "2 (float16, bfloat16)"}),
+    ]
+    texts = _heads_texts(*first)
+
+    def out(key: str) -> str:
+        return f'<span data-out="{key}">{texts[key]}</span>'
+
+    def term(name: str, value: str) -> str:
+        return f"<div><dt>{name}</dt><dd>{value}</dd></div>"
+
+    mark = ' class="mc-changes"'
+    shapes = "".join(
+        f'<tr{mark * changes}><th scope="row">{symbol} <small>{letters}</small></th>'
+        f"<td>{out(sizes)}</td><td>{out(count)}</td></tr>"
+        for symbol, letters, sizes, count, changes in _HEADS_SHAPES
+    )
+    colors = ",".join(f"{c} calc({k}*var(--w)) calc({k + 1}*var(--w))" for k, c in enumerate(plots.HEAD_COLORS))
+    results = (
+        f'<div class="mc-strip" aria-hidden="true" style="--colors:{colors}"></div>'
+        f'<p class="mc-small">W<sup>Q</sup>: {out("split")}. Cada color es una cabeza; a todas les llega X entera.</p>'
+        '<div class="mc-groups"><div class="mc-changes"><p class="mc-group">Cambia con h</p><dl>'
+        + term("d_k = d_model / h", out("d_k"))
+        + term("Puntuaciones: h·n² números", out("elements"))
+        + term("Su memoria", f"{out('memory')} <small>{out('bytes')}</small>")
+        + '</dl></div><div><p class="mc-group">No cambia con h</p><dl>'
+        + term("Parámetros: 4·d_model²", out("params"))
+        + term("FLOPs: proyecciones y atención", out("total"))
+        + '</dl></div></div><div class="mc-split" aria-hidden="true"></div><ul class="mc-legend">'
+        f"<li>Proyecciones, 8·n·d_model²: {out('projections')} FLOPs ({out('projectionsShare')})</li>"
+        f"<li>Atención, 4·n²·d_model: {out('attention')} FLOPs ({out('attentionShare')})</li></ul>"
+        f'<p class="mc-small">Se igualan con n = 2·d_model = {out("crossing")} tokens.</p>'
+        '<table class="mc-compared"><caption>Las mismas d_model y n con otras h (redondeado)</caption><thead><tr>'
+        '<th scope="col">h</th><th scope="col">d_k</th><th scope="col">Parámetros</th><th scope="col">FLOPs</th>'
+        '<th scope="col">Memoria de QKᵀ</th></tr></thead>'
+        f"<tbody data-rows>{_rows_html(_heads_rows(*first))}</tbody></table>"
+        '<table class="mc-shapes"><caption>Formas de los tensores</caption><thead><tr><th scope="col">Tensor</th>'
+        f'<th scope="col">Forma</th><th scope="col">Números</th></tr></thead><tbody>{shapes}</tbody></table>'
+    )
+    notes = (
+        "Una capa de autoatención, una secuencia, sin sesgos. Un producto (m×k)(k×p) son 2·m·k·p FLOPs; la softmax no "
+        "se cuenta. 1 KiB son 1024 bytes, y 1 MiB, 1024 KiB. Un núcleo fusionado no guarda las puntuaciones. "
+        f"d_model llega a {_whole(MAX_D_MODEL)} y n a {_whole(MAX_TOKENS)}: así cada cuenta es exacta."
+    )
+    share = f"{100 * n / (2 * d_model + n):g}%"
+    return _Calculator(
+        "Reparte d_model entre las cabezas", fields, texts, f"--h:{h};--attention:{share}", results, notes
+    )
+
+
+_CALCULATORS: dict[str, Callable[[], _Calculator]] = {"heads": _heads_calculator}
 
 
 # --- Afirmaciones ------------------------------------------------------------------------------------------------
