@@ -189,18 +189,6 @@ TWO_HEADS = Check(
             "dimensión.",
         ),
         KnownMistake(
-            "lista",
-            lambda value, weights_1, weights_2: [weights_1 @ value, weights_2 @ value],
-            "Devuelves una lista con las dos salidas: falta concatenarlas. `torch.cat` recibe esa lista y la dimensión "
-            "por la que unir.",
-        ),
-        KnownMistake(
-            "concatenar los pesos",
-            lambda value, weights_1, weights_2: torch.cat([weights_1, weights_2], -1) @ torch.cat([value, value]),
-            "Concatenas los pesos y no las salidas: eso suma las dos cabezas. Calcula cada salida aparte y "
-            "concaténalas al final.",
-        ),
-        KnownMistake(
             "una cabeza tras otra",
             lambda value, weights_1, weights_2: torch.cat([weights_1 @ value, weights_2 @ (weights_1 @ value)], -1),
             "La segunda cabeza lee la salida de la primera: eso son dos capas. Las cabezas de una capa trabajan en "
@@ -542,9 +530,9 @@ def _is_list_of_numbers(thing) -> bool:
 
 
 def _single_pair(value) -> bool:
-    """(a, b): una pareja de vectores, sin la otra; o una pareja con otra vacía o repetida en otra forma."""
+    """(a, b): una pareja de vectores, sin la otra."""
     items = _items(value)
-    return len(items) == 2 and isinstance(value, list | tuple) and all(map(_is_vector, items))
+    return len(items) == 2 and all(map(_is_vector, items))
 
 
 def _four_in_a_row(value) -> bool:
@@ -702,13 +690,6 @@ PAIRS = Check(
             seen=lambda value: bool(_vectors(value)) and _same_pair(value),
         ),
         KnownMistake(
-            "agrupados por lugares",
-            lambda: ((_t(1, 0), _t(3, 1)), (_t(5, 6), _t(3, 5))),
-            "Agrupas los dos valores del primer lugar y los dos del segundo. Cada pareja es una situación: lo que hay "
-            "en un lugar y lo que hay en el otro.",
-            seen=_different(lambda a, b, c, d: _close(a + c, b + d)),
-        ),
-        KnownMistake(
             "medias opuestas",
             lambda: ((_t(1, 0), _t(2, 3)), (_t(-1, 0), _t(-2, -3))),
             "La segunda media es la primera con el signo cambiado: son dos puntos distintos, y la cabeza los "
@@ -716,18 +697,18 @@ PAIRS = Check(
             seen=_different(lambda a, b, c, d: _close(a + b, -c - d)),
         ),
         KnownMistake(
+            "agrupados por lugares",
+            lambda: ((_t(1, 0), _t(3, 1)), (_t(5, 6), _t(3, 5))),
+            "Agrupas los dos valores del primer lugar y los dos del segundo. Cada pareja es una situación: lo que hay "
+            "en un lugar y lo que hay en el otro.",
+            seen=_different(lambda a, b, c, d: _close(a + c, b + d)),
+        ),
+        KnownMistake(
             "misma diferencia",
             lambda: ((_t(1, 0), _t(0, 1)), (_t(3, 1), _t(2, 2))),
             "En las dos parejas coincide la diferencia entre los valores, y la cabeza no resta. Con pesos ½ y ½ da la "
             "media: lo que tiene que coincidir es la suma.",
             seen=_different(lambda a, b, c, d: _close(a - b, c - d)),
-        ),
-        KnownMistake(
-            "diferencia cambiada de signo",
-            lambda: ((_t(1, 0), _t(0, 1)), (_t(2, 2), _t(3, 1))),
-            "Coincide la distancia entre los dos valores de cada pareja, y eso la cabeza no lo mira. Haz la media de "
-            "cada pareja y mira si es el mismo punto.",
-            seen=_different(lambda a, b, c, d: _close(a - b, d - c)),
         ),
         KnownMistake(
             "proporcionales",
@@ -741,18 +722,18 @@ PAIRS = Check(
             lambda: ((_t(1, 6), _t(6, 1)), (_t(2, 3), _t(3, 2))),
             "Coincide el producto de los valores, componente a componente. La cabeza los suma con sus pesos: lo que "
             "tiene que coincidir es la media.",
-            seen=_different(lambda a, b, c, d: _close(a * b, c * d)),
+            seen=_different(lambda a, b, c, d: (a * b).all() and _close(a * b, c * d)),
         ),
         KnownMistake(
             "media de los números",
-            lambda: ((_t(1, 0), _t(0, 1)), (_t(2, 0), _t(0, 0))),
+            lambda: ((_t(1, 2), _t(3, 4)), (_t(2, 1), _t(5, 2))),
             "Coincide la media de todos los números de cada pareja, pero no la media como vector. La cabeza promedia "
             "componente a componente: mira cada una.",
             seen=_different(lambda a, b, c, d: _close((a + b).sum(), (c + d).sum())),
         ),
         KnownMistake(
             "coinciden solo unas componentes",
-            lambda: ((_t(1, 0), _t(0, 1)), (_t(0, 2), _t(1, 0))),
+            lambda: ((_t(1, 2), _t(3, 4)), (_t(2, 1), _t(2, 7))),
             "Las medias coinciden en unas componentes y en otras no, y con una que cambie la cabeza ya las distingue. "
             "Iguala todas.",
             seen=lambda value: bool(_vectors(value)) and bool(_means_agree(value).any()) and not _same_pair(value),

@@ -213,7 +213,7 @@ def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Seq
     if pending:
         return Result(check.id, False, True, hints.pending(pending[0]), 0.0)
     if not any(problems):
-        mutated = sorted({name for outcome in outcomes for name in outcome.mutated})
+        mutated = sorted({name for o in outcomes if isinstance(o, Returned) for name in o.mutated})
         return Result(check.id, True, False, hints.mutated(mutated), 1.0)
     first = next(i for i, problem in enumerate(problems) if problem)
     at = hints.entry(check, calls[first], check.cases[first % n].label)
@@ -250,7 +250,7 @@ def problem_with(check: Check, outcome, expected) -> str | None:
 def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake | None:
     """El error conocido que hace lo mismo que la respuesta, si lo hay.
 
-    Primero, el que coincide en todos los casos, él solo o con otros de la tabla. Si no, el que explica la mayor parte de
+    Primero, el que coincide en todos los casos, solo o con otros de la tabla. Si no, el que explica la mayor parte de
     los resultados equivocados (más de la mitad: con menos puede ser casualidad).
     """
     rows = []
