@@ -65,6 +65,13 @@ RECIPES = {
         "leak:record", ("toys/leak.py", *_ATTENTION, "attention.py:causal_mask"), tuple(range(10, 18)), 3
     ),
     "03_two_things": Recipe("two_things:record", ("toys/two_things.py", *_LAYER), tuple(range(10, 15)), 15),
+    "03_coreference": Recipe(
+        "coreference:record",
+        ("toys/coreference.py", *_ATTENTION, "attention.py:split_heads", "attention.py:merge_heads"),
+        tuple(range(10, 18)),
+        12,
+    ),
+    "04_depth": Recipe("depth:record", ("toys/depth.py", *_LAYER), tuple(range(10, 15)), 16),
 }
 
 
