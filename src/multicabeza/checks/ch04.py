@@ -1,5 +1,9 @@
 """Comprobaciones del capítulo 04: dimensión por cabeza, dividir y juntar, la capa entera, coste y contribuciones."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+
 import torch
 
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
@@ -715,13 +719,1093 @@ MERGE = Check(
             lambda x: list(x.unbind(-3)),
             "Devuelves una lista con las cabezas. Júntalas por la última dimensión, con `torch.cat`.",
         ),
+    ),
+)
+
+# 4.4 · Atención multicabeza ---------------------------------------------------------------------------------------
+
+
+@out_of_reach
+def multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """Concat(head_1 … head_h)·W^O, con head_i = softmax(Q_i K_iᵀ/√d_k)·V_i. Vaswani et al. (2017), §3.2.2."""
+    query, key, value = ((x @ w).unflatten(-1, (num_heads, -1)).transpose(1, 2) for w in (w_q, w_k, w_v))
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return (torch.softmax(scores, dim=-1) @ value).transpose(1, 2).flatten(2) @ w_o
+
+
+def _random_mask(generator, n):
+    """Booleana (n, n), ni causal ni simétrica; en cada fila y en cada columna hay algo permitido y algo prohibido."""
+    places = torch.arange(n)
+    while True:
+        mask = torch.rand(n, n, generator=generator) < 0.5
+        shift = int(torch.randint(n, (1,), generator=generator))
+        mask[places, (places + shift) % n] = True
+        mask[places, (places + shift + 1) % n] = False
+        if mask.triu(1).any() and (~mask).tril().any() and not torch.equal(mask, mask.mT):
+            return mask
+
+
+def _layer_call(batch, n, num_heads, d_k, *, masked=False, size=1.0):
+    """Un caso: una entrada de tamaño típico `size`, y cuatro matrices de varianza 1/d_model."""
+
+    def make(generator):
+        d_model = num_heads * d_k
+        x = size * torch.randn(batch, n, d_model, generator=generator)
+        weights = torch.randn(4, d_model, d_model, generator=generator) / d_model**0.5
+        return Call((x, *weights, num_heads), {"mask": _random_mask(generator, n)} if masked else {})
+
+    return make
+
+
+def _project(x, w_q, w_k, w_v, num_heads):
+    return x @ w_q, x @ w_k, x @ w_v
+
+
+def _columns_by_head(z, num_heads):
+    return z.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def _hidden(value):
+    """Pone `value` en las puntuaciones prohibidas."""
+    return lambda scores, mask: scores if mask is None else scores.masked_fill(~mask, value)
+
+
+def _unless_none(function):
+    """Aplica `function(puntuaciones o pesos, máscara)` solo si hay máscara."""
+    return lambda scores, mask: scores if mask is None else function(scores, mask)
+
+
+_minus_infinity = _hidden(float("-inf"))
+
+
+def _heads_in_a_row(heads):
+    return heads.transpose(1, 2).flatten(2)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """La capa entera, paso a paso. Un error conocido es esta misma capa con uno de los pasos cambiado.
+
+    (batch, n, d_model) → proyectar → dividir → puntuar → tapar → normalizar → mezclar → juntar → escribir
+    """
+
+    project: Callable = _project
+    split: Callable = _columns_by_head
+    scale: Callable = lambda query, num_heads: query.shape[-1] ** 0.5
+    hide: Callable = _minus_infinity
+    normalise: Callable = lambda scores: scores.softmax(-1)
+    hide_late: Callable = lambda weights, mask: weights
+    mix: Callable = lambda weights, value: weights @ value
+    merge: Callable = _heads_in_a_row
+    write: Callable = lambda concat, w_o, x: concat @ w_o
+
+    def __call__(self, x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+        query, key, value = (self.split(z, num_heads) for z in self.project(x, w_q, w_k, w_v, num_heads))
+        scores = self.hide(query @ key.mT / self.scale(query, num_heads), mask)
+        weights = self.hide_late(self.normalise(scores), mask)
+        return self.write(self.merge(self.mix(weights, value)), w_o, x)
+
+
+def _changed(answer):
+    """De una función hecha de pasos, los que no son los de la función correcta."""
+    return {f.name: getattr(answer, f.name) for f in fields(answer) if getattr(answer, f.name) is not f.default}
+
+
+def _together(group):
+    """El primer error del grupo y la función que los tiene todos; nada si dos cambian el mismo paso."""
+    changes = [_changed(mistake.answer) for mistake in group]
+    merged = {name: step for change in changes for name, step in change.items()}
+    return [(group[0], replace(group[0].answer, **merged))] if len(merged) == sum(map(len, changes)) else []
+
+
+def _transposed(x, w_q, w_k, w_v, num_heads):
+    return x @ w_q.mT, x @ w_k.mT, x @ w_v.mT
+
+
+def _slices_first(x, w_q, w_k, w_v, num_heads):
+    """Cada cabeza recibe su trozo de x y lo multiplica por su bloque de la diagonal."""
+    blocks = torch.eye(num_heads).repeat_interleave(x.shape[-1] // num_heads, 0)
+    inside = blocks @ blocks.mT
+    return x @ (w_q * inside), x @ (w_k * inside), x @ (w_v * inside)
+
+
+def _slices_with_one_block(x, w_q, w_k, w_v, num_heads):
+    """Cada cabeza recibe su trozo de x, y todas usan el primer bloque de cada matriz."""
+    d_k = x.shape[-1] // num_heads
+    return tuple((x.unflatten(-1, (num_heads, -1)) @ w[:d_k, :d_k]).flatten(2) for w in (w_q, w_k, w_v))
+
+
+def _first_head_for_all(x, w_q, w_k, w_v, num_heads):
+    d_k = x.shape[-1] // num_heads
+    return tuple((x @ w[:, :d_k]).repeat(1, 1, num_heads) for w in (w_q, w_k, w_v))
+
+
+def _always_causal(scores, mask):
+    return scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), float("-inf"))
+
+
+def _as_condition(scores, mask):
+    return scores.masked_fill(~mask, float("-inf")) if mask else scores
+
+
+def _by_index(scores, mask):
+    scores = scores.clone()
+    scores[~mask] = float("-inf")
+    return scores
+
+
+def _batch_as_sequence(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    return _Layer()(x.transpose(0, 1), w_q, w_k, w_v, w_o, num_heads, mask).transpose(0, 1)
+
+
+def _one_long_sequence(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    return _Layer()(x.flatten(0, 1)[None], w_q, w_k, w_v, w_o, num_heads, mask).reshape(x.shape)
+
+
+def _heads_lost(keep):
+    """El error de quien, al acabar el bucle, solo conserva una cabeza: `keep` hace cero las demás."""
+    return lambda heads: _heads_in_a_row(heads * keep(torch.arange(heads.shape[1]))[:, None, None])
+
+
+def _first_rows_for_all(heads, w_o, x):
+    return heads.sum(1) @ w_o[: heads.shape[-1]]
+
+
+def _as_is(heads):
+    return heads
+
+
+LAYER_MISTAKES = (
+    # Proyectar.
+    KnownMistake(
+        "trozos de la entrada",
+        _Layer(project=_slices_first),
+        "Cada cabeza ve solo su trozo de `x`: divides la entrada antes de proyectar. Proyecta el vector entero con la "
+        "matriz entera, y divide después lo que sale.",
+    ),
+    KnownMistake(
+        "trozos de la entrada, un solo bloque",
+        _Layer(project=_slices_with_one_block),
+        "Cada cabeza recibe un trozo de `x` y todas usan la misma esquina de cada matriz. Multiplica `x` entera por la "
+        "matriz entera: a cada cabeza le tocan unas columnas, con todas sus filas.",
+    ),
+    KnownMistake(
+        "las columnas de la primera cabeza",
+        _Layer(project=_first_head_for_all),
+        "Todas las cabezas hacen lo mismo: usan las columnas de la primera. A la cabeza i le tocan sus propias d_k "
+        "columnas, las que empiezan en i·d_k.",
+    ),
+    KnownMistake(
+        "matrices traspuestas",
+        _Layer(project=_transposed, write=lambda concat, w_o, x: concat @ w_o.mT),
+        "Usas las cuatro matrices traspuestas, como las guarda `nn.Linear`. Aquí se multiplica x @ w, tal como llegan.",
+    ),
+    KnownMistake(
+        "w_q, w_k y w_v traspuestas",
+        _Layer(project=_transposed),
+        "`w_q`, `w_k` y `w_v` entran traspuestas (o tomas filas suyas donde son columnas). Se usan así: x @ w, sin "
+        "trasponer.",
+    ),
+    KnownMistake(
+        "w_q y w_k cambiadas",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_k, x @ w_q, x @ w_v)),
+        "Cada token ocupa el sitio de aquel a quien mira: consultas y claves están cambiadas entre sí. Pregunta "
+        "x @ w_q, en las filas, y responde x @ w_k, en las columnas.",
+    ),
+    KnownMistake(
+        "claves como valores",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_k, x @ w_k)),
+        "Lo que mezclas son las claves, y `w_v` no se usa. Los pesos salen de consultas y claves; lo que se mezcla con "
+        "ellos son los valores.",
+    ),
+    KnownMistake(
+        "w_k y w_v cambiadas",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_v, x @ w_k)),
+        "Claves y valores tienen las matrices cambiadas entre sí. `w_k` sirve para comparar y `w_v` para lo que se "
+        "mezcla.",
+    ),
+    KnownMistake(
+        "w_q y w_v cambiadas",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_v, x @ w_k, x @ w_q)),
+        "Consultas y valores tienen las matrices cambiadas entre sí. `w_q` es la de quien pregunta y `w_v` la de lo "
+        "que se mezcla.",
+    ),
+    KnownMistake(
+        "w_q para las claves",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_q, x @ w_v)),
+        "Consultas y claves son el mismo vector, y `w_k` no se usa. Proyecta las claves con la suya.",
+    ),
+    KnownMistake(
+        "w_k para las consultas",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_k, x @ w_k, x @ w_v)),
+        "Consultas y claves son el mismo vector, y `w_q` no se usa. Proyecta las consultas con la suya.",
+    ),
+    KnownMistake(
+        "w_q para los valores",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_k, x @ w_q)),
+        "Lo que mezclas son las consultas, y `w_v` no se usa. Proyecta los valores con su matriz.",
+    ),
+    KnownMistake(
+        "una matriz para las tres",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_q, x @ w_q)),
+        "Consultas, claves y valores son iguales: todo sale de `w_q`. Usa las tres matrices, una para cada cosa.",
+    ),
+    KnownMistake(
+        "valores sin proyectar",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x @ w_q, x @ w_k, x)),
+        "Mezclas `x` sin proyectar, y `w_v` no se usa. Multiplica antes por `w_v` y divide en cabezas lo que salga.",
+    ),
+    KnownMistake(
+        "sin proyectar nada",
+        _Layer(project=lambda x, w_q, w_k, w_v, h: (x, x, x)),
+        "Divides `x` en cabezas tal como llega, y ni `w_q` ni `w_k` ni `w_v` se usan. Primero se proyecta y después se "
+        "divide.",
+    ),
+    # Dividir.
+    KnownMistake(
+        "view sin trasponer al dividir",
+        _Layer(split=lambda z, h: z.reshape(z.shape[0], h, z.shape[1], -1)),
+        "Las cabezas tienen la forma debida y reciben trozos de varios tokens: al dividir, pasas de golpe a (batch, h, "
+        "n, d_k). Separa la última dimensión en (h, d_k) y *después* intercambia la de posición y la de cabeza.",
+    ),
+    KnownMistake(
+        "cabezas entre sí",
+        _Layer(split=lambda z, h: z.unflatten(-1, (h, -1)), merge=lambda heads: heads.flatten(2)),
+        "Dentro de cada token, unas cabezas atienden a otras: falta llevar la dimensión de cabezas delante de la de "
+        "posición. El producto de matrices trabaja con las dos últimas, que deben ser (n, d_k).",
+        error="must match|expand|broadcast",
+    ),
+    KnownMistake(
+        "cabezas entre sí, y trasponer al juntar",
+        _Layer(
+            split=lambda z, h: z.unflatten(-1, (h, -1)),
+            merge=lambda heads: heads.transpose(1, 2).reshape(heads.shape[0], heads.shape[1], -1),
+        ),
+        "Intercambias posición y cabeza al juntar y no al dividir, así que son las cabezas las que se atienden unas a "
+        "otras. Intercámbialas también al dividir: las dos últimas dimensiones deben ser (n, d_k).",
+        error="must match|expand|broadcast",
+    ),
+    KnownMistake(
+        "columnas salteadas",
+        _Layer(split=lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+        "Las columnas de una cabeza van salteadas, de h en h: separaste la última dimensión en (d_k, h). Es (h, d_k): "
+        "la cabeza 0 se queda con las primeras d_k columnas, seguidas.",
+    ),
+    KnownMistake(
+        "columnas salteadas, ida y vuelta",
+        _Layer(
+            split=lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
+            merge=lambda heads: heads.permute(0, 2, 3, 1).flatten(2),
+        ),
+        "Divides y juntas con las columnas salteadas, de h en h. Se podría entrenar así, pero es otro orden: aquí la "
+        "cabeza 0 tiene las primeras d_k columnas, seguidas.",
+    ),
+    KnownMistake(
+        "h y d_k cambiados",
+        _Layer(split=lambda z, h: z.unflatten(-1, (-1, h)).transpose(1, 2)),
+        "Salen d_k cabezas de anchura h, y se piden h de anchura d_k. Al separar la última dimensión, el número de "
+        "cabezas va primero.",
+    ),
+    KnownMistake(
+        "una sola cabeza",
+        _Layer(split=lambda z, h: z[:, None]),
+        "No hay división: es una sola cabeza tan ancha como el modelo, y `num_heads` no cambia nada. Divide consultas, "
+        "claves y valores en h cabezas antes de compararlas.",
+    ),
+    # Puntuar.
+    KnownMistake(
+        "escala con d_model",
+        _Layer(scale=lambda query, h: (query.shape[-1] * h) ** 0.5),
+        "Los pesos salen demasiado parecidos entre sí: divides entre la raíz de d_model. Cada producto escalar tiene "
+        "d_k sumandos, los de una sola cabeza: usa la raíz de d_k.",
+    ),
+    KnownMistake(
+        "sin escala",
+        _Layer(scale=lambda query, h: 1.0),
+        "Los pesos salen demasiado concentrados: las puntuaciones no están divididas. Divídelas entre √d_k.",
+    ),
+    KnownMistake(
+        "entre d_k",
+        _Layer(scale=lambda query, h: query.shape[-1]),
+        "La escala es d_k: o te falta la raíz, o divides dos veces entre ella (la función de torch ya lo hace). Divide "
+        "una sola vez entre √d_k.",
+    ),
+    KnownMistake(
+        "entre d_model",
+        _Layer(scale=lambda query, h: query.shape[-1] * h),
+        "La escala es d_model, sin raíz: los pesos salen casi iguales. Es la raíz, y de la anchura de una cabeza.",
+    ),
+    KnownMistake(
+        "por √d_k",
+        _Layer(scale=lambda query, h: query.shape[-1] ** -0.5),
+        "Una clave se lleva casi todo el peso: multiplicas por √d_k. Hay que dividir.",
+    ),
+    KnownMistake(
+        "d_k ** 1 / 2",
+        _Layer(scale=lambda query, h: query.shape[-1] / 2),
+        "La escala es la mitad de d_k: en `d_k ** 1 / 2` se eleva primero y se divide después. Encierra el exponente "
+        "entre paréntesis.",
+    ),
+    KnownMistake(
+        "raíz truncada",
+        _Layer(scale=lambda query, h: int(query.shape[-1] ** 0.5)),
+        "La raíz de d_k está redondeada a un entero: solo acierta si d_k es un cuadrado. Divide entre la raíz con sus "
+        "decimales.",
+    ),
+    KnownMistake(
+        "raíz del número de cabezas",
+        _Layer(scale=lambda query, h: h**0.5),
+        "La escala crece con el número de cabezas, no con su anchura. Divide entre √d_k, con d_k la última dimensión "
+        "de las consultas ya divididas.",
+    ),
+    KnownMistake(
+        "raíz de la longitud",
+        _Layer(scale=lambda query, h: query.shape[-2] ** 0.5),
+        "La escala crece con la longitud de la secuencia: tomas d_k de la penúltima dimensión. Tómalo de la última.",
+    ),
+    KnownMistake(
+        "escala en la salida",
+        _Layer(
+            scale=lambda query, h: 1.0,
+            mix=lambda weights, value: weights @ value / value.shape[-1] ** 0.5,
+        ),
+        "Divides entre √d_k lo que sale de la mezcla. Divide las puntuaciones, antes de la softmax: después ya no "
+        "cambia el reparto.",
+    ),
+    # Tapar.
+    KnownMistake(
+        "polaridad al revés",
+        _Layer(hide=_unless_none(lambda scores, mask: scores.masked_fill(mask, float("-inf")))),
+        "Cada token atiende justo a lo que la máscara prohíbe. Aquí True es «puede atender» (en "
+        "`nn.MultiheadAttention` es lo contrario): el −∞ va donde la máscara es False.",
+    ),
+    KnownMistake(
+        "cero en las puntuaciones",
+        _Layer(hide=_hidden(0.0)),
+        "Lo prohibido sigue pesando: su puntuación es 0 (o la multiplicas por la máscara), y la exponencial de 0 es 1. "
+        "Pon −∞.",
+    ),
+    KnownMistake(
+        "máscara booleana sumada",
+        _Layer(hide=_unless_none(lambda scores, mask: scores + mask)),
+        "Sumas la máscara tal cual: True vale 1 y False vale 0, así que no prohíbe nada. Sustituye por −∞ las "
+        "puntuaciones prohibidas.",
+    ),
+    KnownMistake(
+        "máscara ignorada",
+        _Layer(hide=lambda scores, mask: scores),
+        "Con máscara y sin ella sale lo mismo: no la usas. Antes de la softmax, pon −∞ en las puntuaciones donde la "
+        "máscara sea False.",
+    ),
+    KnownMistake(
+        "máscara después de la softmax",
+        _Layer(
+            hide=lambda scores, mask: scores,
+            hide_late=_unless_none(lambda weights, mask: weights * mask),
+        ),
+        "Lo prohibido pesa 0 y lo permitido ya no suma 1: tapas los pesos cuando la softmax ya ha repartido. Tapa "
+        "antes, en las puntuaciones.",
+    ),
+    KnownMistake(
+        "infinitos mal puestos",
+        _Layer(hide=_hidden(float("inf"))),
+        "Con máscara salen NaN: hay un +∞ en las puntuaciones, un −∞ puesto después de la softmax, o un cero "
+        "multiplicado por infinito. Escribe −∞ antes de la softmax y solo donde la máscara es False, con `masked_fill` "
+        "o `torch.where`.",
+    ),
+    KnownMistake(
+        "sin el signo menos",
+        _Layer(hide=_hidden(1e9)),
+        "Lo prohibido se lleva todo el peso, a partes iguales: el número grande con que lo tapas es positivo. Cámbiale "
+        "el signo, o usa −∞.",
+    ),
+    KnownMistake(
+        "número poco negativo",
+        _Layer(hide=_hidden(-15.0)),
+        "Lo prohibido pesa algo cuando las demás puntuaciones son muy bajas: lo tapas con un número que no es lo "
+        "bastante negativo. Usa −∞.",
+    ),
+    KnownMistake(
+        "máscara traspuesta",
+        _Layer(hide=_unless_none(lambda scores, mask: scores.masked_fill(~mask.mT, float("-inf")))),
+        "La máscara está puesta del revés: sus filas son las consultas y sus columnas las claves. Úsala sin trasponer, "
+        "o revisa si son tus puntuaciones las que tienen las claves en las filas.",
+    ),
+    KnownMistake(
+        "causal, llegue lo que llegue",
+        _Layer(hide=_always_causal),
+        "Tapas siempre el futuro, sin mirar `mask`. Aquí no se pide que sea causal: usa la máscara que llega, y "
+        "ninguna si es None.",
+    ),
+    KnownMistake(
+        "causal si hay máscara",
+        _Layer(hide=_unless_none(_always_causal)),
+        "Cuando hay máscara la cambias por la causal. La que llega puede prohibir cualquier pareja: usa sus valores.",
+    ),
+    KnownMistake(
+        "sin mirar si hay máscara",
+        _Layer(hide=lambda scores, mask: scores.masked_fill(~mask, float("-inf"))),
+        "Cuando no hay máscara tu función falla, porque la usa igualmente. Tapa solo si `mask` no es None.",
+        error="NoneType|must be Tensor, not bool|masked_fill",
+    ),
+    KnownMistake(
+        "if mask",
+        _Layer(hide=_as_condition),
+        "Con máscara tu función falla: «if mask» pide un solo verdadero o falso, y hay n·n. Pregunta por «is not "
+        "None».",
+        error="ambiguous",
+    ),
+    KnownMistake(
+        "índice booleano",
+        _Layer(hide=_unless_none(_by_index)),
+        "Con máscara tu función falla: los corchetes buscan la máscara (n, n) en las dos primeras dimensiones, el lote "
+        "y las cabezas. Usa `masked_fill` o `torch.where`, que la extienden.",
+        error="shape of the mask|too many indices",
+    ),
+    # Normalizar y mezclar.
+    KnownMistake(
+        "softmax sobre las consultas",
+        _Layer(normalise=lambda scores: scores.softmax(-2)),
+        "La softmax recorre las consultas, y cada columna de pesos suma 1. Debe sumar 1 cada fila: normaliza sobre las "
+        "claves, la última dimensión.",
+    ),
+    KnownMistake(
+        "softmax sobre las cabezas",
+        _Layer(normalise=lambda scores: scores.softmax(1)),
+        "La softmax recorre las cabezas, que están en la dimensión 1: se reparten el peso unas con otras. Cada una "
+        "reparte el suyo entre las claves, que van en la última.",
+    ),
+    KnownMistake(
+        "softmax sobre el lote",
+        _Layer(normalise=lambda scores: scores.softmax(0)),
+        "La softmax recorre el lote: unas frases le quitan peso a otras. Se normaliza dentro de cada fila, sobre las "
+        "claves.",
+    ),
+    KnownMistake(
+        "sin softmax",
+        _Layer(hide=_hidden(0.0), normalise=lambda scores: scores),
+        "Mezclas los valores con las puntuaciones en bruto. Falta la softmax, que las convierte en pesos.",
+    ),
+    KnownMistake(
+        "dos softmax",
+        _Layer(normalise=lambda scores: scores.softmax(-1).softmax(-1)),
+        "Los pesos pasan dos veces por la softmax y salen casi iguales. Con una basta.",
+    ),
+    KnownMistake(
+        "pesos traspuestos",
+        _Layer(mix=lambda weights, value: weights.mT @ value),
+        "Los pesos llegan traspuestos a la mezcla: cada valor se reparte, en vez de que cada consulta recoja. "
+        "Multiplica los pesos por los valores sin trasponerlos.",
+    ),
+    # Juntar.
+    KnownMistake(
+        "reshape sin trasponer al juntar",
+        _Layer(merge=lambda heads: heads.reshape(heads.shape[0], heads.shape[2], -1)),
+        "Las cabezas están bien, y al juntarlas cada token se lleva trozos de otros: vas directamente de (batch, h, n, "
+        "d_k) a (batch, n, h·d_k). Antes de aplanar hay que devolver la posición a su sitio, delante de la cabeza.",
+    ),
+    KnownMistake(
+        "cabezas entrelazadas al juntar",
+        _Layer(merge=lambda heads: heads.permute(0, 2, 3, 1).flatten(2)),
+        "Al juntar, los números de las cabezas quedan alternados: uno de cada una. Concatenar es poner la cabeza 0 "
+        "entera, después la 1 entera, y así.",
+    ),
+    KnownMistake(
+        "view después de transpose",
+        _Layer(merge=lambda heads: heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1)),
+        "Después de `transpose` los números ya no están seguidos en memoria, y `view` se niega a releerlos. Usa "
+        "`reshape` ahí, o `.contiguous()` antes.",
+        error="view size is not compatible",
+    ),
+    KnownMistake(
+        "solo la última cabeza",
+        _Layer(merge=_heads_lost(lambda i: (i == i.max()).float())),
+        "Solo llega a la salida la última cabeza: en el bucle, cada una borra a la anterior. Acumúlalas todas.",
+    ),
+    KnownMistake(
+        "solo la primera cabeza",
+        _Layer(merge=_heads_lost(lambda i: (i == 0).float())),
+        "Solo llega a la salida la primera cabeza. Recórrelas todas antes de devolver nada (mira dónde está el "
+        "`return`).",
+    ),
+    KnownMistake(
+        "cabezas sin juntar",
+        _Layer(merge=_as_is, write=lambda heads, w_o, x: heads),
+        "Devuelves las cabezas por separado. Falta concatenarlas, para volver a (batch, n, d_model), y multiplicar por "
+        "`w_o`.",
+    ),
+    # Escribir.
+    KnownMistake(
+        "sin W^O",
+        _Layer(write=lambda concat, w_o, x: concat),
+        "Devuelves las cabezas concatenadas, y `w_o` no se usa. Multiplica por ella al final: es la que mezcla lo que "
+        "trae cada cabeza.",
+    ),
+    KnownMistake(
+        "w_o traspuesta",
+        _Layer(write=lambda concat, w_o, x: concat @ w_o.mT),
+        "Todo va bien hasta el final: `w_o` entra traspuesta (o le tomas columnas donde son filas). Multiplica la "
+        "concatenación por `w_o`, tal como llega.",
+    ),
+    KnownMistake(
+        "w_o antes de juntar",
+        _Layer(merge=_as_is, write=lambda heads, w_o, x: heads @ w_o),
+        "Multiplicas por `w_o` cuando las cabezas aún están separadas, y las formas no encajan: tiene d_model filas, "
+        "para todas juntas. Concatena antes.",
+    ),
+    KnownMistake(
+        "las primeras filas de w_o para todas",
+        _Layer(merge=_as_is, write=_first_rows_for_all),
+        "Todas las cabezas pasan por las mismas filas de `w_o` (o las sumas antes de multiplicar). A cada una le "
+        "corresponden las suyas: concatena, o toma las d_k filas que empiezan en i·d_k.",
+    ),
+    KnownMistake(
+        "con la suma residual",
+        _Layer(write=lambda concat, w_o, x: x + concat @ w_o),
+        "A la salida le has sumado `x`. Esa suma la hace el bloque que rodea a la atención; aquí se pide solo la "
+        "atención.",
+    ),
+    # El lote.
+    KnownMistake(
+        "el lote como secuencia",
+        _batch_as_sequence,
+        "Las frases del lote se atienden unas a otras: tratas la primera dimensión como la secuencia, que es lo que "
+        "espera torch si no se le dice `batch_first`. Aquí la primera es el lote.",
+        error="must match|expand|broadcast|shape of the (2D )?(attn_)?mask|should be",
+    ),
+    KnownMistake(
+        "todas las frases en una",
+        _one_long_sequence,
+        "Aplanas el lote y la secuencia en una sola dimensión, y las frases se atienden unas a otras. Cada frase se "
+        "atiende a sí misma: conserva el lote aparte.",
+        error="must match|expand|broadcast|shape of the mask|indices",
+    ),
+)
+
+LAYER_CASES = (
+    Case("sin máscara", _layer_call(2, 7, 5, 3)),
+    Case("con una máscara que no es causal", _layer_call(3, 5, 2, 6, masked=True)),
+    Case("con máscara y puntuaciones muy altas y muy bajas", _layer_call(5, 4, 3, 7, masked=True, size=4.0)),
+)
+
+# Los cuatro fallos que el cuaderno planta en 4.6: la tabla conoce también todas sus combinaciones.
+PLANTED = (
+    "view sin trasponer al dividir",
+    "escala con d_model",
+    "polaridad al revés",
+    "reshape sin trasponer al juntar",
+)
+
+
+def _layer_combinations():
+    """Parejas de errores cualesquiera, y los plantados que queden, solos o con otro que añada quien repara.
+
+    En cada grupo va primero el que se encuentra antes al leer la función, que es el orden de la tabla.
+    """
+    stepped = [mistake for mistake in LAYER_MISTAKES if isinstance(mistake.answer, _Layer)]
+    planted = [mistake for mistake in stepped if mistake.name in PLANTED]
+    for group in combinations(stepped, 2):
+        yield from _together(group)
+    for size in range(2, len(planted) + 1):
+        for some in combinations(planted, size):
+            yield from _together(some)
+            for other in stepped:
+                if other not in some:
+                    yield from _together(sorted((*some, other), key=stepped.index))
+
+
+LAYER = Check(
+    id="4.4",
+    reference=multi_head_attention,
+    cases=LAYER_CASES,
+    mistakes=LAYER_MISTAKES,
+    combined=_layer_combinations,
+)
+
+# 4.5 · Lo que cuesta una capa -------------------------------------------------------------------------------------
+
+
+@out_of_reach
+def mha_cost(d_model, num_heads, n):
+    """Parámetros, FLOPs (2 por cada multiplicación y suma) y puntuaciones de una capa, sin sesgos ni softmax."""
+    projections, products = 4 * 2 * n * d_model * d_model, 2 * 2 * n * n * d_model
+    return {
+        "params": 4 * d_model * d_model,
+        "flops": projections + products,
+        "score_elements": num_heads * n * n,
+    }
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Las tres cuentas, de d = d_model, h y n. Un error conocido cambia una de ellas."""
+
+    params: Callable = lambda d, h, n: 4 * d * d
+    flops: Callable = lambda d, h, n: 8 * n * d * d + 4 * n * n * d
+    score_elements: Callable = lambda d, h, n: h * n * n
+
+    def __call__(self, d_model, num_heads, n):
+        return {f.name: getattr(self, f.name)(d_model, num_heads, n) for f in fields(self)}
+
+
+COST_MISTAKES = (
+    KnownMistake(
+        "parámetros sin W^O",
+        _Cost(params=lambda d, h, n: 3 * d * d),
+        "En `params` falta una matriz: cuentas las de consultas, claves y valores. La de salida también se aprende.",
+    ),
+    KnownMistake(
+        "parámetros con sesgos",
+        _Cost(params=lambda d, h, n: 4 * d * d + 4 * d),
+        "En `params` hay sesgos: uno por cada salida de cada proyección. Aquí las proyecciones no llevan: deja solo "
+        "las matrices.",
+    ),
+    KnownMistake(
+        "parámetros sin W^O y con sesgos",
+        _Cost(params=lambda d, h, n: 3 * d * d + 3 * d),
+        "En `params` cuentas tres proyecciones, y con sesgos. Son cuatro, y sin ellos.",
+    ),
+    KnownMistake(
+        "parámetros por cabeza entera",
+        _Cost(params=lambda d, h, n: 4 * d * d * h),
+        "En `params` cada cabeza tiene matrices cuadradas, como si fuera tan ancha como el modelo. Proyecta a d_k "
+        "dimensiones: su parte de la matriz es más estrecha.",
+    ),
+    KnownMistake(
+        "parámetros: tres por cabeza entera y W^O",
+        _Cost(params=lambda d, h, n: 3 * d * d * h + d * d),
+        "En `params` multiplicas por el número de cabezas tres matrices que ya son las de todas. Cada cabeza añade "
+        "solo d_k columnas.",
+    ),
+    KnownMistake(
+        "parámetros: tres por cabeza entera",
+        _Cost(params=lambda d, h, n: 3 * d * d * h),
+        "En `params` hay tres matrices cuadradas por cabeza. Cada cabeza usa una tira de d_k columnas, y además falta "
+        "la matriz de salida.",
+    ),
+    KnownMistake(
+        "parámetros de una cabeza",
+        _Cost(params=lambda d, h, n: 4 * d * (d // h)),
+        "En `params` todas las matrices salen h veces más pequeñas: o es la cuenta de una sola cabeza, o cada una "
+        "proyecta solo su trozo de la entrada. Son h cabezas, y cada una recibe el vector entero.",
+    ),
+    KnownMistake(
+        "parámetros: una cabeza y W^O",
+        _Cost(params=lambda d, h, n: 3 * d * (d // h) + d * d),
+        "En `params` la matriz de salida está entera, y las otras tres salen h veces más pequeñas. Hay h cabezas, y "
+        "cada una proyecta el vector entero a d_k dimensiones.",
+    ),
+    KnownMistake(
+        "parámetros: W^O de una cabeza",
+        _Cost(params=lambda d, h, n: 3 * d * d + d * (d // h)),
+        "En `params` la matriz de salida es más pequeña de lo que debe: tiene una fila por cada número de la "
+        "concatenación. Ahí llegan todas las cabezas, no una.",
+    ),
+    KnownMistake(
+        "parámetros de una matriz",
+        _Cost(params=lambda d, h, n: d * d),
+        "En `params` hay una sola matriz. Cuenta todas las proyecciones de la capa.",
+    ),
+    KnownMistake(
+        "d_k fija en 64",
+        _Cost(params=lambda d, h, n: 4 * d * h * 64),
+        "En `params` das por hecho que d_k es la del artículo, y solo acierta con ella. Calcúlala con d_model y "
+        "num_heads.",
+    ),
+    KnownMistake(
+        "FLOPs: multiplicaciones",
+        _Cost(flops=lambda d, h, n: 4 * n * d * d + 2 * n * n * d),
+        "En `flops` sale la mitad: cuentas cada multiplicación con su suma como una sola operación (un MAC). Aquí son "
+        "dos.",
+    ),
+    KnownMistake(
+        "FLOPs: proyecciones en MAC",
+        _Cost(flops=lambda d, h, n: 4 * n * d * d + 4 * n * n * d),
+        "En `flops` las proyecciones cuentan la mitad que los productos de la atención. Usa el mismo factor para todas "
+        "las multiplicaciones de matrices.",
+    ),
+    KnownMistake(
+        "FLOPs: atención en MAC",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 2 * n * n * d),
+        "En `flops` la parte de la atención se queda en la mitad: o falta el producto de los pesos por los valores, o "
+        "ahí no cuentas las sumas. Son dos productos, con el mismo factor que las proyecciones.",
+    ),
+    KnownMistake(
+        "FLOPs sin W^O",
+        _Cost(flops=lambda d, h, n: 6 * n * d * d + 4 * n * n * d),
+        "En `flops` faltan las operaciones de la última proyección. Son cuatro: consultas, claves, valores y salida.",
+    ),
+    KnownMistake(
+        "FLOPs sin W^O ni A·V",
+        _Cost(flops=lambda d, h, n: 6 * n * d * d + 2 * n * n * d),
+        "En `flops` faltan dos productos: el de los pesos por los valores y el de la salida. Recorre la capa de "
+        "principio a fin y apunta cada uno.",
+    ),
+    KnownMistake(
+        "FLOPs sin proyecciones",
+        _Cost(flops=lambda d, h, n: 4 * n * n * d),
+        "En `flops` solo están los dos productos de la atención. Suma las cuatro proyecciones.",
+    ),
+    KnownMistake(
+        "FLOPs de las proyecciones",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d),
+        "En `flops` solo están las proyecciones. Suma los dos productos de la atención, los que crecen con n².",
+    ),
+    KnownMistake(
+        "FLOPs: proyecciones de un token",
+        _Cost(flops=lambda d, h, n: 8 * d * d + 4 * n * n * d),
+        "En `flops` las proyecciones son las de un solo token. Se proyectan los n.",
+    ),
+    KnownMistake(
+        "FLOPs: atención por cabeza entera",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * n * d * h),
+        "En `flops` la atención está multiplicada por h de más: cada cabeza trabaja con d_k dimensiones, no con "
+        "d_model. Al sumar las h, el producto vuelve a ser d_model.",
+    ),
+    KnownMistake(
+        "FLOPs: proyecciones por cabeza entera",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d * h + 4 * n * n * d),
+        "En `flops` las proyecciones están multiplicadas por h de más. Cada cabeza proyecta a d_k columnas, y entre "
+        "todas hacen una matriz cuadrada.",
+    ),
+    KnownMistake(
+        "FLOPs por cabeza entera",
+        _Cost(flops=lambda d, h, n: h * (8 * n * d * d + 4 * n * n * d)),
+        "En `flops` todo está multiplicado por h, como si cada cabeza fuera tan ancha como el modelo. Su anchura es "
+        "d_model/h.",
+    ),
+    KnownMistake(
+        "FLOPs: atención de una cabeza",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * n * (d // h)),
+        "En `flops` la atención es la de una sola cabeza. Haz la cuenta de las h.",
+    ),
+    KnownMistake(
+        "FLOPs: proyecciones de una cabeza",
+        _Cost(flops=lambda d, h, n: 8 * n * d * (d // h) + 4 * n * n * d),
+        "En `flops` las proyecciones son las de una sola cabeza. Haz la cuenta con las columnas de todas.",
+    ),
+    KnownMistake(
+        "FLOPs de una cabeza",
+        _Cost(flops=lambda d, h, n: 8 * n * d * (d // h) + 4 * n * n * (d // h)),
+        "En `flops` has contado una cabeza de las h. Cuéntalas todas: las proyecciones y la atención.",
+    ),
+    KnownMistake(
+        "FLOPs: n sin elevar",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * d),
+        "En `flops` la atención crece con n. Cada token se compara con los n: son n² productos escalares.",
+    ),
+    KnownMistake(
+        "FLOPs con la softmax",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * n * d + 3 * h * n * n),
+        "En `flops` hay operaciones de la softmax. El enunciado la deja fuera: solo productos de matrices.",
+    ),
+    KnownMistake(
+        "FLOPs con la escala",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * n * d + h * n * n),
+        "En `flops` hay una operación de más por cada puntuación, como la de dividir entre √d_k. Cuenta solo los "
+        "productos de matrices.",
+    ),
+    KnownMistake(
+        "FLOPs con sesgos",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 4 * n * n * d + 4 * n * d),
+        "En `flops` están las sumas de los sesgos. Aquí las proyecciones no llevan.",
+    ),
+    KnownMistake(
+        "FLOPs de una capa bidireccional a medias",
+        _Cost(flops=lambda d, h, n: 8 * n * d * d + 2 * n * (n + 1) * d),
+        "En `flops` la atención cuenta solo el pasado de cada token, como con máscara causal. No hay máscara, y el "
+        "producto de matrices se hace entero.",
+    ),
+    KnownMistake(
+        "puntuaciones de una cabeza",
+        _Cost(score_elements=lambda d, h, n: n * n),
+        "En `score_elements` hay una sola matriz n×n. Cada cabeza tiene la suya.",
+    ),
+    KnownMistake(
+        "puntuaciones sin elevar",
+        _Cost(score_elements=lambda d, h, n: h * n),
+        "En `score_elements` hay un número por token y cabeza. Cada token se compara con todos, también consigo mismo.",
+    ),
+    KnownMistake(
+        "puntuaciones por d_model",
+        _Cost(score_elements=lambda d, h, n: n * n * d),
+        "En `score_elements` aparece d_model. Cada producto escalar deja un solo número, por muchos sumandos que "
+        "tenga, y hay tantos como parejas de tokens en cada cabeza.",
+    ),
+    KnownMistake(
+        "puntuaciones por d_k",
+        _Cost(score_elements=lambda d, h, n: n * n * (d // h)),
+        "En `score_elements` aparece d_k donde debía estar el número de cabezas. Lo que se guarda es una puntuación "
+        "por cada pareja de tokens, y eso en cada cabeza.",
+    ),
+    KnownMistake(
+        "tamaño de los vectores",
+        _Cost(score_elements=lambda d, h, n: n * d),
+        "En `score_elements` está el tamaño de las consultas. Cuenta las puntuaciones: las parejas de tokens.",
+    ),
+    KnownMistake(
+        "puntuaciones y pesos",
+        _Cost(score_elements=lambda d, h, n: 2 * h * n * n),
+        "En `score_elements` sale el doble: cuentas las puntuaciones y también los pesos. Se piden las puntuaciones.",
+    ),
+    KnownMistake(
+        "bytes de las puntuaciones",
+        _Cost(score_elements=lambda d, h, n: 4 * h * n * n),
+        "En `score_elements` has puesto los bytes que ocupan. Se pide cuántos números son.",
+    ),
+    KnownMistake(
+        "puntuaciones causales",
+        _Cost(score_elements=lambda d, h, n: h * n * (n + 1) // 2),
+        "En `score_elements` hay solo medio cuadrado, el del pasado. Aquí no hay máscara: cuenta todas las parejas.",
+    ),
+    KnownMistake(
+        "h al cuadrado",
+        _Cost(score_elements=lambda d, h, n: (h * n) ** 2),
+        "En `score_elements` el número de cabezas está elevado al cuadrado. Las cabezas no se comparan entre sí.",
+    ),
+    KnownMistake(
+        "ocho cabezas fijas",
+        _Cost(score_elements=lambda d, h, n: 8 * n * n),
+        "En `score_elements` das por hecho que las cabezas son las del artículo, y solo acierta con ellas. Usa "
+        "`num_heads`.",
+    ),
+)
+
+
+def _cost_combinations():
+    """Un error en dos de las cuentas, o en las tres."""
+    for size in (2, 3):
+        for group in combinations(COST_MISTAKES, size):
+            yield from _together(group)
+
+
+COST = Check(
+    id="4.5",
+    reference=mha_cost,
+    cases=(
+        Case("cabezas de 64", lambda generator: Call((320, 5, 50))),
+        Case("secuencia larga y cabezas estrechas", lambda generator: Call((176, 8, 400))),
+    ),
+    mistakes=COST_MISTAKES,
+    combined=_cost_combinations,
+)
+
+# 4.6 · Repara la capa ---------------------------------------------------------------------------------------------
+
+
+@out_of_reach
+def repaired_attention(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """La misma función que se pide en 4.4."""
+    return multi_head_attention(x, w_q, w_k, w_v, w_o, num_heads, mask)
+
+
+REPAIR = Check(
+    id="4.6",
+    reference=repaired_attention,
+    cases=LAYER_CASES,
+    mistakes=LAYER_MISTAKES,
+    combined=_layer_combinations,
+)
+
+# 4.7 · Lo que escribe cada cabeza ---------------------------------------------------------------------------------
+
+
+@out_of_reach
+def head_contributions(heads, w_o):
+    """head_i · W^O_i, con W^O_i las filas i·d … (i+1)·d − 1: su suma es Concat(head_1 … head_h)·W^O."""
+    return heads @ w_o.unflatten(0, (heads.shape[1], heads.shape[3]))
+
+
+def _heads(batch, num_heads, n, d, d_model):
+    """Un caso: la salida de las cabezas y una W^O de varianza 1/(h·d)."""
+
+    def make(generator):
+        heads = torch.randn(batch, num_heads, n, d, generator=generator)
+        return Call((heads, torch.randn(num_heads * d, d_model, generator=generator) / (num_heads * d) ** 0.5))
+
+    return make
+
+
+def _blocks(w_o, heads):
+    return w_o.unflatten(0, (heads.shape[1], heads.shape[3]))
+
+
+def _right(heads, w_o):
+    return heads @ _blocks(w_o, heads)
+
+
+def _layer_output(heads, w_o):
+    return _right(heads, w_o).sum(1)
+
+
+def _for_every_head(value, heads):
+    return value[:, None].expand(-1, heads.shape[1], -1, -1)
+
+
+def _overlapping_blocks(heads, w_o):
+    d = heads.shape[3]
+    return torch.stack([heads[:, i] @ w_o[i : i + d] for i in range(heads.shape[1])], dim=1)
+
+
+def _columns_instead_of_rows(heads, w_o):
+    d = heads.shape[3]
+    return torch.stack([heads[:, i] @ w_o[:, i * d : (i + 1) * d] for i in range(heads.shape[1])], dim=1)
+
+
+def _concatenated_without_transposing(heads, w_o):
+    """Cada cabeza sola en una concatenación hecha sin trasponer, y por la matriz entera."""
+    batch, num_heads, n, d = heads.shape
+    alone = torch.eye(num_heads)[:, None, :, None, None] * heads  # (h, batch, h, n, d): en la i, las demás a cero
+    return (alone.reshape(num_heads, batch, n, num_heads * d) @ w_o).transpose(0, 1)
+
+
+CONTRIBUTIONS = Check(
+    id="4.7",
+    reference=head_contributions,
+    cases=(
+        Case("ocho cabezas", lambda generator: _heads(2, 8, 5, 3, 10)(generator)),
+        Case("cabezas de 64", lambda generator: _heads(4, 3, 6, 64, 20)(generator)),
+    ),
+    mistakes=(
         KnownMistake(
-            "unidas por las posiciones",
-            lambda x: torch.cat(x.unbind(-3), dim=-2),
-            "Unes las cabezas una debajo de otra, y salen h·n filas. Únelas por la última dimensión: cada token "
-            "conserva una fila.",
+            "las primeras filas para todas",
+            lambda heads, w_o: heads @ w_o[: heads.shape[3]],
+            "Todas las cabezas pasan por las mismas filas de `w_o`, las primeras. A la cabeza i le tocan las d filas "
+            "que empiezan en i·d.",
+        ),
+        KnownMistake(
+            "tiras que se solapan",
+            _overlapping_blocks,
+            "Las tiras de filas se solapan: la de la cabeza i empieza en la fila i. Empieza en i·d, donde acaba la "
+            "anterior.",
+        ),
+        KnownMistake(
+            "filas salteadas",
+            lambda heads, w_o: heads @ w_o.unflatten(0, (heads.shape[3], heads.shape[1])).transpose(0, 1),
+            "A cada cabeza le das filas de `w_o` salteadas, de h en h. Son seguidas, en el mismo orden en que se "
+            "concatenan las cabezas.",
+        ),
+        KnownMistake(
+            "filas al revés",
+            lambda heads, w_o: heads @ _blocks(w_o, heads).flip(0),
+            "Las tiras de filas van en orden contrario al de las cabezas. La primera cabeza usa las primeras filas.",
+        ),
+        KnownMistake(
+            "ya sumadas",
+            _layer_output,
+            "Has sumado las cabezas: eso es la salida de la capa, con una dimensión menos. Se pide por separado lo que "
+            "escribe cada una.",
+        ),
+        KnownMistake(
+            "solo la última cabeza",
+            lambda heads, w_o: _right(heads, w_o)[:, -1],
+            "Devuelves lo que escribe la última cabeza: en el bucle, cada una borra a la anterior. Guárdalas todas en "
+            "una dimensión propia.",
+        ),
+        KnownMistake(
+            "solo la primera cabeza",
+            lambda heads, w_o: _right(heads, w_o)[:, 0],
+            "Devuelves lo que escribe la primera cabeza. Recórrelas todas antes del `return`.",
+        ),
+        KnownMistake(
+            "la salida de la capa, repetida",
+            lambda heads, w_o: _for_every_head(_layer_output(heads, w_o), heads),
+            "Todas las cabezas escriben lo mismo, la salida entera de la capa. Lo de cada una sale solo de su cabeza y "
+            "de sus filas (si usas un acumulador, guardas cada vez el mismo tensor).",
+        ),
+        KnownMistake(
+            "sumas parciales",
+            lambda heads, w_o: _right(heads, w_o).cumsum(1),
+            "A lo de cada cabeza le has sumado lo de las anteriores. No acumules: cada una por separado.",
+        ),
+        KnownMistake(
+            "a partes iguales",
+            lambda heads, w_o: _for_every_head(_layer_output(heads, w_o), heads) / heads.shape[1],
+            "Repartes la salida de la capa a partes iguales. La suma sale bien, pero cada cabeza escribe algo "
+            "distinto: usa sus propias filas de `w_o`.",
+        ),
+        KnownMistake(
+            "entre el número de cabezas",
+            lambda heads, w_o: _right(heads, w_o) / heads.shape[1],
+            "Cada contribución está dividida entre el número de cabezas, y su suma ya no da la salida de la capa. No "
+            "es una media: quita la división.",
+        ),
+        KnownMistake(
+            "sin el peso de las demás",
+            lambda heads, w_o: _for_every_head(_layer_output(heads, w_o), heads) - _right(heads, w_o),
+            "Das lo que queda de la salida al quitar cada cabeza, es decir, lo que escriben las demás. Se pide lo "
+            "contrario.",
+        ),
+        KnownMistake(
+            "como la guarda nn.Linear",
+            lambda heads, w_o: heads @ _blocks(w_o.reshape(w_o.shape[::-1]).mT, heads),
+            "Lees `w_o` con la forma (d_model, h·d), como la guarda `nn.Linear`, y los números caen en otro sitio. "
+            "Aquí tiene h·d filas y d_model columnas.",
+        ),
+        KnownMistake(
+            "traspuesta y releída",
+            lambda heads, w_o: heads @ w_o.mT.reshape(heads.shape[1], heads.shape[3], -1),
+            "Trasponer `w_o` y releerla con `reshape` mezcla sus filas con sus columnas. No hace falta trasponer: las "
+            "tiras son de filas.",
+        ),
+        KnownMistake(
+            "columnas de w_o",
+            _columns_instead_of_rows,
+            "Tomas columnas de `w_o`, y las formas no encajan. Lo que entra en `w_o` son sus filas: la cabeza i ocupa "
+            "una tira de ellas.",
+        ),
+        KnownMistake(
+            "concatenar sin trasponer",
+            _concatenated_without_transposing,
+            "Al concatenar, los tokens se mezclan: aplanas (batch, h, n, d) sin devolver antes la posición a su sitio. "
+            "Intercambia cabezas y posiciones primero.",
+        ),
+        KnownMistake(
+            "cabezas después de la posición",
+            lambda heads, w_o: _right(heads, w_o).transpose(1, 2),
+            "Los números están bien y las dimensiones no: pones la posición delante de la cabeza. Se pide (batch, h, "
+            "n, d_model).",
+        ),
+        KnownMistake(
+            "cabezas delante del lote",
+            lambda heads, w_o: _right(heads, w_o).transpose(0, 1),
+            "Los números están bien, pero la dimensión de cabezas ha quedado delante del lote. Al apilar con "
+            "`torch.stack`, di en qué dimensión: la 1.",
+        ),
+        KnownMistake(
+            "cabezas al final",
+            lambda heads, w_o: _right(heads, w_o).movedim(1, -1),
+            "Los números están bien, pero la dimensión de cabezas ha quedado la última. Apílalas en la 1, justo "
+            "después del lote.",
+        ),
+        KnownMistake(
+            "norma de cada contribución",
+            lambda heads, w_o: _right(heads, w_o).norm(dim=-1),
+            "Devuelves un número por cabeza y token, el tamaño de lo que escribe. Se pide el vector entero.",
+        ),
+        KnownMistake(
+            "con todas las filas",
+            lambda heads, w_o: heads @ w_o,
+            "Multiplicas cada cabeza por `w_o` entera, y las formas no encajan: tiene filas para todas. Divide sus "
+            "filas en h tiras de d.",
+        ),
+        KnownMistake(
+            "ocho cabezas fijas",
+            lambda heads, w_o: heads @ w_o.reshape(8, -1, w_o.shape[1]),
+            "Divides `w_o` entre un número fijo de cabezas, y solo sirve cuando coincide. Lee cuántas hay en la forma "
+            "de `heads`.",
+            error="must match|invalid for input|size",
+        ),
+        KnownMistake(
+            "d fija en 64",
+            lambda heads, w_o: heads @ w_o.reshape(-1, 64, w_o.shape[1]),
+            "Divides `w_o` en tiras de una altura fija, y solo sirve cuando coincide con d. Lee d en la última "
+            "dimensión de `heads`.",
+            error="must match|invalid for input|size",
         ),
     ),
 )
 
-CHECKS = (HEAD_DIMS, SPLIT, MERGE)
+CHECKS = (HEAD_DIMS, SPLIT, MERGE, LAYER, COST, REPAIR, CONTRIBUTIONS)
