@@ -964,8 +964,8 @@ def _heads_calculator() -> _Calculator:
         f"<li>Atención, 4·n²·d_model: {out('attention')} FLOPs ({out('attentionShare')})</li></ul>"
         f'<p class="mc-small">Se igualan con n = 2·d_model = {out("crossing")} tokens.</p>'
         '<table class="mc-compared"><caption>Las mismas d_model y n con otras h (redondeado)</caption><thead><tr>'
-        '<th scope="col">h</th><th scope="col">d_k</th><th scope="col">Parámetros</th><th scope="col">FLOPs</th>'
-        '<th scope="col">Memoria de QKᵀ</th></tr></thead>'
+        '<th scope="col">h</th><th scope="col">d_k</th><th scope="col">Pará&shy;metros</th><th scope="col">FLOPs</th>'
+        '<th scope="col">Memo&shy;ria de QKᵀ</th></tr></thead>'
         f"<tbody data-rows>{_rows_html(_heads_rows(*first))}</tbody></table>"
         '<table class="mc-shapes"><caption>Formas de los tensores</caption><thead><tr><th scope="col">Tensor</th>'
         f'<th scope="col">Forma</th><th scope="col">Números</th></tr></thead><tbody>{shapes}</tbody></table>'

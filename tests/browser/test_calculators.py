@@ -1,0 +1,460 @@
+"""Las calculadoras en el navegador: las mismas cuentas que `cost`, con teclado, sin JavaScript, en papel y con errores.
+
+Como en `test_views.py`, cada página se hace aquí: una como en el libro, con los archivos aparte; otra como en un
+cuaderno, con todo dentro de cada salida, y dos calculadoras, para que el guion se cargue dos veces.
+"""
+
+import itertools
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from multicabeza import cost, views
+from tests.browser.detectors import axe, english, lines, sideways
+
+WEB = Path(views.__file__).parent / "web"
+THEME = """
+body { font: 16px/1.6 sans-serif; margin: 0; padding: 16px; max-width: 740px; background: #fff; color: #1f2933; }
+html[data-theme=light] { --pst-color-text-base: #1f2933; --pst-color-text-muted: #51606c; --pst-color-border: #d3dce3;
+  --pst-color-surface: #f4f7f9; --pst-color-background: #fff; --pst-color-link: #0b6e99;
+  --pst-color-secondary: #a8420a; }
+html[data-theme=dark] { --pst-color-text-base: #d5dde4; --pst-color-text-muted: #a3b0bb; --pst-color-border: #33434f;
+  --pst-color-surface: #1a252e; --pst-color-background: #10171d; --pst-color-link: #6fc0e6;
+  --pst-color-secondary: #f3ab6d; color-scheme: dark; }
+html[data-theme=dark] body { background: #10171d; color: #d5dde4; }
+"""
+DEFAULT = {"d_model": 512, "h": 8, "n": 128, "bytes": 4}
+
+# Anchuras con muchos divisores, con pocos, impares y primas; cabezas que las dividen y que no; hasta los límites.
+D_MODELS = (1, 7, 12, 30, 64, 75, 512, 576, 768, 4096, 4544, 15120, views.MAX_D_MODEL)
+HEADS = (1, 2, 3, 7, 8, 12, 64, 71, 128, 512, views.MAX_D_MODEL)
+TOKENS = (1, 17, 128, 1024, views.MAX_TOKENS)
+GRID = [
+    (d_model, h, n, size)
+    for (d_model, h, n), size in zip(itertools.product(D_MODELS, HEADS, TOKENS), itertools.cycle((4, 2)))
+]  # fmt: skip
+DIVISIBLE = [case for case in GRID if case[0] % case[1] == 0]
+INDIVISIBLE = sorted({(d_model, h) for d_model, h, _, _ in GRID if d_model % h})
+
+
+def make_page(folder: Path, monkeypatch, *, in_book: bool) -> Path:
+    out = []
+    monkeypatch.setenv("MULTICABEZA_BOOK", "1" if in_book else "0")
+    monkeypatch.setattr(views, "display", lambda item: out.append(item.data))
+    views.calculator("heads")
+    if not in_book:
+        views.calculator("heads")
+    folder.mkdir()
+    shutil.copytree(WEB, folder / "_static")
+    head = ""
+    if in_book:
+        head = "".join(f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("base", "calculator"))
+        head += '<script defer src="_static/calculator.js"></script>'
+    page = folder / "prueba.html"
+    page.write_text(
+        '<!doctype html><html lang="es" data-theme="light"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>Prueba</title><link rel="icon" href="data:,">'
+        f"<style>{THEME}</style>{head}</head><body><main><article><h1>Prueba</h1>{''.join(out)}</article></main></body>",
+        "utf8",
+    )
+    return page
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    monkeypatch = pytest.MonkeyPatch()
+    root = tmp_path_factory.mktemp("calculadoras")
+    kinds = {"libro": True, "cuaderno": False}
+    made = {name: make_page(root / name, monkeypatch, in_book=in_book) for name, in_book in kinds.items()}
+    monkeypatch.undo()
+    return made
+
+
+@pytest.fixture(scope="module")
+def urls(pages, serve):
+    return {name: serve(page.parent) + page.name for name, page in pages.items()}
+
+
+def results(page, which=0):
+    """Lo que dicen las casillas y la comparación de una calculadora."""
+    return (
+        page.locator(".mc-calculator")
+        .nth(which)
+        .evaluate(
+            """(block) => [
+          Object.fromEntries([...block.querySelectorAll('[data-out]')].map((e) => [e.dataset.out, e.textContent])),
+          [...block.querySelectorAll('[data-rows] tr')].map((row) => [row.getAttribute('aria-current') === 'true',
+            ...[...row.children].map((cell) => cell.textContent)])]"""
+        )
+    )
+
+
+def expected(d_model, h, n, size):
+    """Lo mismo, calculado con `cost`."""
+    texts = views._heads_texts(d_model, h, n, size)
+    rows = [
+        [chosen, head, *(cell[0] for cell in cells)] for chosen, head, *cells in views._heads_rows(d_model, h, n, size)
+    ]
+    return [texts, rows]
+
+
+def fill(page, which=0, **values):
+    for key, value in values.items():
+        page.locator(".mc-calculator").nth(which).locator(f"[data-field={key}]").fill(str(value))
+
+
+# --- Las mismas cuentas que cost.py ---
+
+
+def test_hay_bastantes_casos_de_las_dos_clases():
+    assert len(DIVISIBLE) > 150
+    assert len(INDIVISIBLE) > 60
+
+
+def test_las_formulas_dan_los_enteros_de_cost(visit, urls):
+    page, _ = visit(urls["libro"])
+    found = page.evaluate(
+        """(cases) => { const { cost } = mcCalculator; return cases.map(([d, h, n, size]) => [
+          cost.params(d, h), cost.projections(d, h, n), cost.attention(d, h, n), cost.scores(h, n),
+          cost.scores(h, n) * size].map(String)); }""",
+        DIVISIBLE,
+    )
+    for (d_model, h, n, size), numbers in zip(DIVISIBLE, found, strict=True):
+        flops = cost.attention_flops(d_model, h, n)
+        memory = cost.score_bytes(h, n, bytes_per_element=size)
+        exact = [cost.attention_params(d_model, h), *flops, cost.score_elements(h, n), memory]
+        assert numbers == [str(number) for number in exact], (d_model, h, n, size)
+        assert max(*exact, flops.total) < 2**53
+
+
+def test_los_textos_y_las_filas_son_los_de_python(visit, urls):
+    page, _ = visit(urls["libro"])
+    found = page.evaluate(
+        """(cases) => cases.map(([d_model, h, n, bytes]) => { const v = { d_model, h, n, bytes };
+          const { texts, rows, check } = mcCalculator.specs.heads; return [texts(v), rows(v), check(v)]; })""",
+        DIVISIBLE,
+    )
+    for case, (texts, rows, fault) in zip(DIVISIBLE, found, strict=True):
+        assert fault == {}, case
+        assert texts == views._heads_texts(*case), case
+        for row, made in itertools.zip_longest(rows, views._heads_rows(*case)):
+            assert row[:2] == made[:2], case
+            for cell, other in zip(row[2:], made[2:], strict=True):
+                assert cell[0] == other[0], case
+                assert cell[1:] == pytest.approx(other[1:]), case
+
+
+def test_una_h_que_no_divide_da_las_mas_proximas(visit, urls):
+    page, _ = visit(urls["libro"])
+    found = page.evaluate(
+        "(cases) => cases.map(([d_model, h]) => mcCalculator.specs.heads.check({ d_model, h, n: 5, bytes: 4 }))",
+        INDIVISIBLE,
+    )
+    for (d_model, h), fault in zip(INDIVISIBLE, found, strict=True):
+        text, near = fault["h"]
+        assert near == cost.nearest_divisors(d_model, h)
+        assert "NaN" not in text
+        with pytest.raises(
+            ValueError, match=rf"no se puede repartir entre {h} cabezas .*\({' o '.join(map(str, near))}\)"
+        ):
+            cost.attention_params(d_model, h)
+
+
+def test_los_numeros_se_escriben_igual(visit, urls):
+    """Los que caen justo en medio, los que cambian de unidad y los de los límites."""
+    page, _ = visit(urls["libro"])
+    numbers = [*range(1, 1200, 7), 9999, 10_000, 999_499, 999_500, 1_000_000, 9_995_000, 99_950_000, 2**50, 2**53 - 1]
+    sizes = [*range(1, 3000, 8), 1152, 1147, 1024**2 - 1, 1024**2, 1024**2 * 3 // 2, 2**50, 5 * 2**50]
+    found = page.evaluate(
+        """([numbers, sizes]) => { const { whole, rounded, bytes } = mcCalculator.format;
+          return [numbers.map(whole), numbers.map(rounded), sizes.map(bytes)]; }""",
+        [numbers, sizes],
+    )
+    assert found == [
+        list(map(views._whole, numbers)),
+        list(map(views._rounded, numbers)),
+        list(map(views._bytes, sizes)),
+    ]
+
+
+# --- El primer caso, y sin JavaScript ---
+
+
+def test_el_guion_no_cambia_nada_de_lo_que_escribio_python(visit, urls):
+    shown = []
+    for javascript in (False, True):
+        page, record = visit(urls["libro"], java_script_enabled=javascript)
+        assert page.locator(".mc-calculator[data-ready]").count() == javascript
+        block = page.locator(".mc-calculator")
+        html = [
+            node.evaluate("e => e.outerHTML")
+            for node in block.locator(".mc-groups, .mc-legend, table, .mc-strip").all()
+        ]
+        widths = [bar.bounding_box()["width"] for bar in block.locator(".mc-bar").all()]
+        shown.append(
+            (
+                html,
+                widths,
+                block.evaluate("e => [e.style.getPropertyValue('--h'), e.style.getPropertyValue('--attention')]"),
+            )
+        )
+        assert not record.faults
+    (before, _, properties), (after, _, now) = shown
+    assert before == after
+    assert properties[0] == now[0]
+    assert float(properties[1].rstrip("%")) == pytest.approx(float(now[1].rstrip("%")), abs=1e-3)
+
+
+def test_sin_javascript_queda_la_tabla_del_primer_caso(visit, urls):
+    page, _ = visit(urls["libro"], java_script_enabled=False, width=390)
+    block = page.locator(".mc-calculator")
+    assert not block.locator("input, select").first.is_visible()
+    assert results(page) == expected(*DEFAULT.values())
+    text = block.inner_text()
+    assert "d_model = 512, h = 8, n = 128, 4 bytes por número" in text
+    assert "necesitan JavaScript" in text
+    assert "301\u202f989\u202f888" in text
+    assert not sideways(page)
+
+
+def test_en_papel_queda_el_caso_elegido(visit, urls):
+    page, _ = visit(urls["libro"])
+    fill(page, h=16, n=256)
+    page.emulate_media(media="print")
+    block = page.locator(".mc-calculator")
+    assert not block.locator("input, select").first.is_visible()
+    assert "Caso: d_model = 512, h = 16, n = 256, 4 bytes por número." in block.inner_text()
+    assert "necesitan JavaScript" not in block.inner_text()
+
+
+# --- Uso ---
+
+
+def test_se_eligen_los_datos_y_todo_lo_demas_los_sigue(visit, urls):
+    page, record = visit(urls["libro"])
+    assert results(page) == expected(*DEFAULT.values())
+    for case in [(768, 12, 1024, 4), (4096, 32, 2048, 2), (75, 5, 3, 2), (views.MAX_D_MODEL, 128, views.MAX_TOKENS, 4)]:
+        d_model, h, n, size = case
+        fill(page, d_model=d_model, h=h, n=n)
+        page.get_by_label("bytes").select_option(str(size))
+        assert results(page) == expected(*case)
+        strip = page.locator(".mc-strip").evaluate("e => getComputedStyle(e).getPropertyValue('--w')")
+        assert re.sub(r"\s", "", strip) == f"calc(100%/{h})"
+    assert not record.faults
+
+
+def test_todo_se_hace_con_el_teclado(visit, urls):
+    page, record = visit(urls["libro"])
+    page.get_by_label("d_model dimensión").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("768")
+    page.keyboard.press("Tab")  # la barra de d_model
+    page.keyboard.press("ArrowRight")
+    assert results(page)[0]["state"].startswith("d_model = 1024, h = 8,")
+    page.keyboard.press("Tab")  # h
+    page.keyboard.press("ArrowUp")
+    assert page.locator("[aria-invalid=true]").get_attribute("data-field") == "h"
+    page.keyboard.press("Tab")  # su barra
+    page.keyboard.press("Tab")  # el primer remedio
+    assert page.evaluate("document.activeElement.textContent") == "h = 8"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.field") == "h"  # el foco no se pierde con el botón
+    assert results(page) == expected(1024, 16, 128, 4)
+    slider = page.get_by_label("h, con una barra")
+    slider.focus()
+    assert slider.get_attribute("aria-valuetext") == "16"
+    page.keyboard.press("Home")
+    assert slider.get_attribute("aria-valuetext") == "1"
+    assert results(page) == expected(1024, 1, 128, 4)
+    page.keyboard.press("End")
+    assert results(page) == expected(1024, 1024, 128, 4)
+    page.get_by_label("n, con una barra").focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("bytes").focus()
+    page.keyboard.press("ArrowDown")
+    assert results(page) == expected(1024, 1024, 256, 2)
+    assert not record.faults
+
+
+def test_la_barra_de_h_solo_pasa_por_divisores(visit, urls):
+    page, _ = visit(urls["libro"])
+    fill(page, d_model=576)
+    slider = page.get_by_label("h, con una barra")
+    slider.focus()
+    page.keyboard.press("Home")
+    seen = [1]
+    for _ in range(40):
+        page.keyboard.press("ArrowRight")
+        seen.append(int(page.locator("[data-field=h]").input_value()))
+        assert page.locator("[aria-invalid=true]").count() == 0
+    assert sorted(set(seen)) == [k for k in range(1, 577) if 576 % k == 0]
+
+
+def test_lo_que_cambia_se_anuncia_al_quedarse_quieto(visit, urls):
+    page, _ = visit(urls["libro"])
+    live = page.locator(".mc-live")
+    assert live.text_content() == ""
+    fill(page, h=16)
+    expect(live).to_have_text(
+        "d_k = 32. 1\u202f048\u202f576 parámetros y 301\u202f989\u202f888 FLOPs. "
+        "Puntuaciones: 262\u202f144 números, 1 MiB."
+    )
+    fill(page, h=12)
+    expect(live).to_contain_text("12 no divide a 512")
+    expect(live).to_contain_text("8 o 16")
+
+
+def test_la_pagina_va_con_lo_que_devuelve_el_navegador(visit, urls):
+    page, _ = visit(urls["libro"])
+    page.locator("[data-field=h]").evaluate("e => { e.value = '4'; dispatchEvent(new Event('pageshow')); }")
+    assert results(page) == expected(512, 4, 128, 4)
+
+
+def test_en_un_cuaderno_dos_calculadoras_no_se_mezclan(visit, urls):
+    page, record = visit(urls["cuaderno"])
+    assert page.locator(".mc-calculator[data-ready]").count() == 2
+    fill(page, which=1, h=64)
+    assert results(page, 0) == expected(*DEFAULT.values())
+    assert results(page, 1) == expected(512, 64, 128, 4)
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+    page.evaluate(
+        """() => { const again = document.createElement('script');
+          again.textContent = document.querySelector('.mc-calculator script').textContent;
+          document.body.append(again); }"""
+    )
+    fill(page, which=0, h=2)
+    assert results(page, 0) == expected(512, 2, 128, 4)
+    assert not record.faults
+
+
+def test_vale_tambien_como_archivo(visit, pages):
+    page, record = visit(pages["libro"].as_uri())
+    fill(page, h=32)
+    assert results(page) == expected(512, 32, 128, 4)
+    assert not record.faults
+
+
+# --- Lo que no vale ---
+
+LIMITS = {"d_model": "1 a 16\u202f384", "h": "1 a 16\u202f384", "n": "1 a 131\u202f072"}
+BAD = ["", "0", "-3", "2.5", "1e-3", "131073", "99999999999999999999", "1e308", "1e999", "-", "e", "+-.", "1e"]
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_un_dato_que_no_vale_se_explica_y_nada_se_rompe(visit, urls, key):
+    page, record = visit(urls["libro"])
+    field = page.locator(f"[data-field={key}]")
+    for typed in BAD:
+        field.fill("")
+        field.focus()
+        page.keyboard.type(typed)
+        message = page.locator(f"#{field.get_attribute('aria-describedby')}")
+        expect(message).to_be_visible()
+        text = message.inner_text()
+        assert f"un número entero de {LIMITS[key]}." in text
+        assert key in text
+        assert field.get_attribute("aria-invalid") == "true"
+        everything = page.locator(".mc-calculator").inner_text()
+        assert not re.search(r"NaN|undefined|Infinity|null|−?∞", everything)
+        texts, rows = results(page)
+        assert set(texts.values()) == {"—"}
+        assert (rows == []) == (key != "h")
+        assert not any(row[0] for row in rows)
+    field.fill(str(DEFAULT[key]))
+    assert results(page) == expected(*DEFAULT.values())
+    assert not message.is_visible()
+    assert not record.faults
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("2.5", "h = 2,5 no es entero."),
+        ("-3", "h = −3 no vale aquí."),
+        ("", "Escribe en h un número"),
+        ("12", "12 no divide a 512: tocarían 42,67 dimensiones por cabeza."),
+        ("1000", "h = 1000 es más que d_model = 512"),
+    ],
+)
+def test_el_mensaje_dice_lo_que_paso(visit, urls, typed, why):
+    page, _ = visit(urls["libro"])
+    field = page.locator("[data-field=h]")
+    field.fill(typed)
+    assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text().startswith(why)
+
+
+def test_el_remedio_de_una_pulsacion(visit, urls):
+    page, _ = visit(urls["libro"])
+    fill(page, h=600)
+    assert page.locator(".mc-message button").all_inner_texts() == ["h = 512"]
+    fill(page, h=12)
+    page.get_by_role("button", name="h = 16").click()
+    assert results(page) == expected(512, 16, 128, 4)
+    assert page.locator(".mc-message:visible").count() == 0
+
+
+def test_varios_datos_malos_a_la_vez(visit, urls):
+    page, record = visit(urls["libro"])
+    fill(page, d_model="", h=0, n="1.5")
+    assert page.locator(".mc-message:visible").count() == 3
+    fill(page, d_model=64, h=8)
+    assert page.locator(".mc-message:visible").count() == 1
+    fill(page, n=10)
+    assert results(page) == expected(64, 8, 10, 4)
+    assert not record.faults
+
+
+# --- Accesibilidad, idioma y pantallas pequeñas ---
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_no_encuentra_nada(visit, urls, theme, width):
+    page, _ = visit(urls["libro"], width=width, theme=theme)
+    page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
+    faults = axe(page)
+    fill(page, h=12)
+    faults += axe(page)
+    fill(page, n="")
+    faults += axe(page)
+    assert not faults, lines(faults)
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_nada_se_sale_de_la_pantalla(visit, urls, width):
+    page, _ = visit(urls["libro"], width=width)
+    for values in (
+        DEFAULT,
+        {"d_model": views.MAX_D_MODEL, "h": 12, "n": 3},
+        {"h": views.MAX_D_MODEL, "n": views.MAX_TOKENS},
+    ):
+        fill(page, **{key: value for key, value in values.items() if key != "bytes"})
+        assert not sideways(page)
+        over = page.locator(".mc-calculator").evaluate(
+            """(block) => { const edge = block.getBoundingClientRect().right;
+              return [...block.querySelectorAll('table, td, th, dd, button, p')].filter((e) => e.checkVisibility()
+                && !e.matches('.mc-live')
+                && (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > edge))
+                .map((e) => e.textContent.slice(0, 40)); }"""
+        )
+        assert over == []
+
+
+def test_los_controles_caben_bajo_un_dedo(visit, urls):
+    page, _ = visit(urls["libro"], width=390, has_touch=True)
+    fill(page, h=12)
+    controls = page.locator(".mc-calculator").locator("input, select, button")
+    assert controls.count() == 9
+    assert min(control.bounding_box()["height"] for control in controls.all()) >= 39.5
+
+
+def test_todo_esta_en_espanol(visit, urls):
+    page, _ = visit(urls["libro"])
+    assert not english(page)
+    fill(page, h=12)
+    assert not english(page)
