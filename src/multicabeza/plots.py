@@ -1287,7 +1287,7 @@ def layer_step(step: int, trace: Mapping[str, object], tokens: Sequence[str], *,
     )
     text(0.12, 0.47, f"{step} · {LAYER_STEPS[step][1]}", ha="left", fontsize=12, weight="bold")
     text(0.12, 0.73, shapes[step], MUTED, "left")
-    text(0.12, 4.42, note, ha="left", linespacing=1.35)
+    text(0.12, 4.42, textwrap.fill(note, 62), ha="left", linespacing=1.35)
 
     def pair(y, values, names, **options):
         """Las dos cabezas, una al lado de la otra."""
@@ -1612,5 +1612,228 @@ def seed_panels(
         axes.set_xticks(list(x), [f"{value:g}".replace(".", ",") for value in x])
         axes.minorticks_off()
     axes.set_xlabel(xlabel)
+    _put_title(figure, title)
+    return figure
+
+
+@with_style
+def head_rows(
+    tokens: Sequence[str], panels: Mapping[str, np.ndarray], queries: Sequence[str], *, title: str | None = None
+) -> Figure:
+    """Adónde mira cada cabeza en una misma frase: una fila por consulta y cabeza, del color de la cabeza.
+
+    Sirve para comparar modelos: cada panel es uno, y las columnas son las mismas en todos.
+
+    Args:
+        tokens: n textos, las claves.
+        panels: título de cada panel → pesos (h, n_q, n).
+        queries: n_q textos, las consultas.
+        title: título.
+
+    Returns:
+        `Figure` con los paneles uno encima de otro.
+
+    Raises:
+        ValueError: si no hay paneles o unos pesos no tienen la forma (h, n_q, n).
+    """
+    labels = [printable(token) for token in tokens]
+    maps = {name: _array(weights, f"panels[{name!r}]", 3) for name, weights in panels.items()}
+    for name, weights in maps.items():
+        if weights.shape[1:] != (len(queries), len(labels)) or not weights.size:
+            raise ValueError(
+                f"«{name}» debe tener forma (h, {len(queries)}, {len(labels)}): cabezas, consultas y palabras; "
+                f"llegó {weights.shape}."
+            )
+    if not maps:
+        raise ValueError("«panels» está vacío: hace falta al menos un modelo.")
+    left, row, top = 1.3, 0.27, 0.82 + _title_room(title)
+    gap, heading = 0.07, 0.42  # entre consultas; para el título de un panel
+    rows = sum(len(queries) * (row * len(weights) + gap) for weights in maps.values())
+    height = top + rows + heading * len(maps)
+    cell = (WIDTH - left - 0.18) / len(labels)
+    figure = new_figure(WIDTH, height, layout="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(height, 0)
+    for j, label in enumerate(labels):
+        axes.text(left + (j + 0.5) * cell, top - 0.06, label, rotation=45, ha="left", va="bottom", fontsize=10.5,
+                  rotation_mode="anchor", fontweight="bold" if label in queries else "normal")  # fmt: skip
+    y = top
+    for name, weights in maps.items():
+        axes.text(0.04, y + 0.25, name, ha="left", va="center", fontsize=11, fontweight="bold")
+        y += heading
+        for i, query in enumerate(queries):
+            axes.text(0.04, y + row * len(weights) / 2, printable(query), ha="left", va="center", fontsize=10.5)
+            for head, values in enumerate(weights[:, i]):
+                color = HEAD_COLORS[head % len(HEAD_COLORS)]
+                axes.text(left - 0.07, y + row / 2, f"c{head}", ha="right", va="center", fontsize=10,
+                          color=text_color(color), fontweight="bold")  # fmt: skip
+                for j, value in enumerate(values):
+                    tint = 1 - (1 - np.array(to_rgb(color))) * float(np.clip(value, 0, 1))
+                    axes.add_patch(
+                        Rectangle((left + j * cell, y), cell - 0.02, row - 0.03, facecolor=tint, edgecolor=GRID, lw=0.6)
+                    )
+                    if value >= 0.095:
+                        axes.text(left + (j + 0.5) * cell - 0.01, y + row / 2 - 0.012, spanish_number(value, 1),
+                                  ha="center", va="center", fontsize=9, color=_ink_over(tint))  # fmt: skip
+                y += row
+            y += gap
+    if title:
+        axes.text(0.04, 0.05, _wrap(title), ha="left", va="top", fontsize=12, fontweight="bold")
+    return figure
+
+
+KIND_STYLES = (("o", ACCENT), ("D", ACCENT_2), ("s", HEAD_COLORS[8]), ("^", HEAD_COLORS[4]))
+
+
+@with_style
+def seed_rows(
+    rows: Mapping[str, Sequence[float]],
+    *,
+    xlabel: str,
+    kinds: Mapping[str, Sequence[str]] | None = None,
+    limits: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Una fila por experimento y un punto por semilla, con una señal según lo que pasó en ella.
+
+    Args:
+        rows: nombre → valores, uno por semilla.
+        xlabel: qué se mide, con su unidad.
+        kinds: nombre → qué pasó en cada semilla; cada cosa distinta lleva su forma y su color. Los nombres que falten
+            llevan un punto liso.
+        limits: (mínimo, máximo) del eje.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay filas, o las señales no casan con los valores.
+    """
+    if not rows:
+        raise ValueError("«rows» está vacío.")
+    unknown = {*(kinds or {})} - {*rows}
+    if unknown:
+        raise ValueError(f"«kinds» nombra filas que no hay: {', '.join(sorted(unknown))}.")
+    figure = new_figure(WIDTH, 0.5 * len(rows) + 0.95 + _title_room(title) + (0.55 if kinds else 0))
+    axes = figure.add_subplot()
+    seen: dict[str, int] = {}
+    for place, (name, entries) in enumerate(rows.items()):
+        values = _array(entries, f"rows[{name!r}]", 1)
+        labels = list((kinds or {}).get(name, [""] * len(values)))
+        if len(labels) != len(values):
+            raise ValueError(f"«{name}» tiene {len(values)} valores y {len(labels)} señales.")
+        axes.axhline(place, color=GRID, linewidth=0.9, zorder=0)
+        # Los puntos vecinos se apartan arriba y abajo, por orden de valor, para que se vean todos.
+        for rank, index in enumerate(np.argsort(values, kind="stable")):
+            kind = seen.setdefault(labels[index], len(seen)) if labels[index] else None
+            marker, color = ("o", MUTED) if kind is None else KIND_STYLES[kind % len(KIND_STYLES)]
+            axes.plot(
+                values[index], place + 0.6 * ((0.5 + 0.618 * rank) % 1 - 0.5), marker, color=color,
+                markersize=6.5, markeredgecolor=PAPER, markeredgewidth=0.7, linestyle="none", zorder=3,
+                clip_on=False,
+            )  # fmt: skip
+    for label, kind in seen.items():
+        marker, color = KIND_STYLES[kind % len(KIND_STYLES)]
+        axes.plot([], [], marker, color=color, markersize=7, label=label)
+    axes.set_yticks(range(len(rows)), [_wrap(name, 2.2) for name in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(xlabel)
+    if limits is not None:
+        axes.set_xlim(*limits)
+    decimal_comma(axes)
+    _put_title(figure, title)
+    if seen:
+        figure.legend(loc="outside lower center", ncols=1 if max(map(len, seen)) > 24 else 2)
+    return figure
+
+
+@with_style
+def panels(
+    x,
+    series: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    xlabel: str,
+    xscale: str = "linear",
+    yscale: str = "linear",
+    ylim: tuple[float, float] | None = None,
+    xticks: Sequence[float] | None = None,
+    yticks: Mapping[float, str] | None = None,
+    intervals: Mapping[str, tuple] | None = None,
+    reference: float | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Paneles pequeños, dos por fila, con los mismos ejes: lo que sube, lo que baja y lo que no se mueve, a la vez.
+
+    Una serie con el mismo nombre en dos paneles lleva en los dos el mismo color, trazo y marca.
+
+    Args:
+        x: (n,) abscisas comunes.
+        series: título del panel → nombre de la serie → (n,) ordenadas.
+        xlabel: nombre del eje x.
+        xscale: «linear», «log» (base 10) o «log2».
+        yscale: igual, para el eje y.
+        ylim: (inferior, superior), el mismo en todos.
+        xticks: abscisas con marca.
+        yticks: ordenada → lo que se escribe en ella.
+        intervals: nombre de una serie → (inferior, superior), cada uno (n,): banda alrededor de la línea.
+        reference: altura de una línea horizontal discontinua en todos los paneles.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay paneles, una serie no tiene la longitud de `x`, o un intervalo no tiene serie.
+    """
+    x = _array(x, "x", 1)
+    if not series or not all(series.values()):
+        raise ValueError("«series» está vacío, o lo está alguno de sus paneles.")
+    names = list(dict.fromkeys(name for panel in series.values() for name in panel))
+    for name in intervals or {}:
+        if name not in names:
+            raise ValueError(f"Hay un intervalo para «{name}», que no está en «series»: {', '.join(names)}.")
+    dashes = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+    rows = math.ceil(len(series) / 2)
+    figure = new_figure(WIDTH, 1.95 * rows + 0.25 + _title_room(title))
+    grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False).flat
+    for place, (axes, (heading, panel)) in enumerate(zip(grid, series.items(), strict=False)):
+        for scale, setter in ((xscale, axes.set_xscale), (yscale, axes.set_yscale)):
+            if scale != "linear":
+                setter("log", base=2 if scale == "log2" else 10)
+        if reference is not None:
+            axes.axhline(reference, color=MUTED, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+        for name, values in panel.items():
+            values = _array(values, f"series[{name!r}]", 1)
+            if values.shape != x.shape:
+                raise ValueError(f"La serie «{name}» tiene {len(values)} valores y «x» tiene {len(x)}.")
+            i = names.index(name)
+            color = HEAD_COLORS[i % len(HEAD_COLORS)]
+            axes.plot(x, values, color=color, marker="osD^vPX*"[i % 8], linestyle=dashes[i % 4], label=name)
+            if intervals and name in intervals:
+                low, high = (_array(edge, f"intervals[{name!r}]", 1) for edge in intervals[name])
+                axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+        axes.set_title(_wrap(heading, WIDTH / 2 - 0.2), fontsize=10.5)
+        axes.legend(loc="best", fontsize=9, handlelength=1.8, handletextpad=0.5, borderaxespad=0.2, labelspacing=0.25)
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        if ylim is not None:
+            axes.set_ylim(*ylim)
+        decimal_comma(axes)
+        if xticks is not None:
+            axes.set_xticks(list(xticks), [spanish_number(tick, 0 if tick == int(tick) else 2) for tick in xticks])
+        if yticks is not None:
+            axes.set_yticks(list(yticks), list(yticks.values()))
+        axes.minorticks_off()
+        if place >= len(series) - 2:
+            axes.set_xlabel(xlabel)
+            axes.tick_params(labelbottom=True)
+    for axes in list(figure.axes)[len(series) :]:
+        axes.set_axis_off()
     _put_title(figure, title)
     return figure

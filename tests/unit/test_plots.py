@@ -158,6 +158,13 @@ def test_text_color_oscurece_lo_justo(color):
 
 
 PAIR = [[-0.9, 0.9], [0.85, -0.5]]
+PHRASE = "María aprobó el examen porque lo estudió a fondo".split()
+
+
+def looks(num_heads):
+    """Pesos de dos consultas: la cabeza i, todo a la palabra i."""
+    return np.eye(len(PHRASE))[:num_heads, None].repeat(2, axis=1)
+
 
 FIGURES = {
     "heatmap": lambda: plots.heatmap(weights(), TOKENS, TOKENS, title="Pesos"),
@@ -172,6 +179,7 @@ FIGURES = {
     "matrix_map": lambda: plots.matrix_map(np.outer([1, 2, 3], [0.1, 0.2]), xlabel="dimensión", ylabel="posición"),
     "paired_dots": lambda: plots.paired_dots(["a", "b"], [0.1, 0.2], [0.3, 0.1], names=("con", "sin"), xlabel="x"),
     "transformer_map": lambda: plots.transformer_map(6),
+    "panels": lambda: plots.panels([1, 2], {"a": {"b": [1, 2]}, "c": {"b": [2, 1]}}, xlabel="x", reference=1),
     "head_grid": lambda: plots.head_grid(torch.stack([torch.stack([weights()] * 4)] * 3)),
     "convex_pair": lambda: plots.convex_pair(PAIR, [[0.6, 0.4], [0.2, 0.8]], start=[[-1, 0.5], [1, 0.1]]),
     "seed_panels": lambda: plots.seed_panels(
@@ -194,6 +202,15 @@ FIGURES = {
         {"x": [0.0, 1], "cabeza 0": [0.5, -0.25]}, ["animado", "nombre"], xlabel="flujo residual"
     ),
     "head_entries": lambda: plots.head_entries(splits(), TOKENS[:4]),
+    "head_rows": lambda: plots.head_rows(
+        PHRASE, {"Un modelo de una cabeza": looks(1), "Otro, de dos": looks(2)}, ["lo", "estudió"], title="Semilla 10"
+    ),
+    "seed_rows": lambda: plots.seed_rows(
+        {"un nombre de fila que ocupa dos líneas": [0.1, 0.9], "otra": [1, 1, 1]},
+        xlabel="acierto",
+        kinds={"otra": ["se reparten los papeles", "se los cambian", "se reparten los papeles"]},
+        limits=(0, 1.02),
+    ),
 }
 
 
@@ -280,6 +297,18 @@ def test_lines_dibuja_banda_y_referencia():
     assert {"a", "azar"} <= set(texts(figure))
 
 
+def test_panels_comparten_ejes_y_color_por_nombre():
+    """La misma serie en dos paneles lleva el mismo color; el que sobra de la última fila queda en blanco."""
+    series = {"sube": {"a": [1, 2], "b": [1, 4]}, "baja": {"b": [1, 0.5]}, "quieto": {"c": [1, 1]}}
+    figure = plots.panels([1, 64], series, xlabel="h", xscale="log2", yscale="log2", intervals={"b": ([1, 3], [1, 5])})
+    first, second, third, spare = drawn(figure).axes
+    color = {name: line.get_color() for axes in (first, third) for line in axes.lines for name in [line.get_label()]}
+    assert len(set(color.values())) == 3
+    assert second.lines[0].get_color() == color["b"]
+    assert first.get_ylim() == second.get_ylim() == third.get_ylim()
+    assert first.collections and not spare.axison  # noqa: PT018
+
+
 def test_los_vectores_no_mueven_los_ejes():
     """Con el mismo límite, los ejes caen en el mismo sitio aunque los nombres cambien de lugar."""
     places = []
@@ -309,6 +338,28 @@ def test_seed_panels_dibuja_cada_semilla_y_une_las_medianas():
     line, *dots = axes.lines
     assert line.get_xydata().tolist() == [[1, 0.2], [2, 0.75]]
     assert [dot.get_ydata().tolist() for dot in dots] == values
+
+
+def test_head_rows_pinta_cada_peso_del_color_de_su_cabeza():
+    figure = plots.head_rows(PHRASE, {"a": looks(2), "b": looks(1) / 2}, ["lo", "estudió"])
+    cells = np.array(faces(figure)).reshape(-1, len(PHRASE))
+    assert len(cells) == 2 * 2 + 2
+    assert [list(row).index(color) for row, color in zip(cells[:2], plots.HEAD_COLORS, strict=False)] == [0, 1]
+    assert (cells[:4] == "#ffffff").sum() == 4 * 8
+    assert cells[4][0] not in ("#ffffff", plots.HEAD_COLORS[0])  # medio peso, medio color
+    assert texts(figure).count("1,0") == 4
+    assert texts(figure).count("0,5") == 2
+
+
+def test_seed_rows_pone_un_punto_por_semilla_y_una_forma_por_suceso():
+    rows, kinds = {"a": [0.2, 0.4, 0.4], "b": [1, 0]}, {"a": ["sí", "no", "sí"]}
+    figure = plots.seed_rows(rows, xlabel="acierto", kinds=kinds)
+    dots = [line for line in figure.axes[0].lines if line.get_linestyle() == "None" and len(line.get_xdata())]
+    assert sorted(float(dot.get_xdata()[0]) for dot in dots) == [0, 0.2, 0.4, 0.4, 1]
+    assert len({float(dot.get_ydata()[0]) for dot in dots}) >= 3  # los iguales no se tapan
+    assert {round(float(dot.get_ydata()[0])) for dot in dots} == {0, 1}
+    assert len({dot.get_marker() for dot in dots[:3]}) == 2
+    assert [text.get_text() for text in figure.legends[0].texts] == ["sí", "no"]
 
 
 def test_head_split_no_cambia_de_tamano_con_h():
@@ -444,6 +495,10 @@ def test_spanish_number(value, text):
         (lambda: plots.seed_panels([1, 2], {"a": [1]}, xlabel="h"), "1 entradas"),
         (lambda: plots.seed_panels([1], {"a": [1]}, xlabel="h", limits={"b": (0, 1)}), "'b'"),
         (lambda: plots.seed_panels([1], {"a": [1]}, xlabel="h", xscale="raro"), "Escala"),
+        (lambda: plots.panels([1, 2], {}, xlabel="x"), "vacío"),
+        (lambda: plots.panels([1, 2], {"a": {}}, xlabel="x"), "vacío"),
+        (lambda: plots.panels([1, 2], {"a": {"b": [1]}}, xlabel="x"), "1 valores"),
+        (lambda: plots.panels([1], {"a": {"b": [1]}}, xlabel="x", intervals={"c": ([0], [1])}), "«c»"),
         (lambda: plots.head_split(8, 3), "h que lo divida"),
         (lambda: plots.layer_step(0, {"x": [[1.0]]}, ["a"]), "falta w_q"),
         (lambda: plots.layer_step(99, layer_trace(), TOKENS[:4]), "va de 0 a"),
@@ -451,6 +506,11 @@ def test_spanish_number(value, text):
         (lambda: plots.contributions({}, [], xlabel="x"), "vacío"),
         (lambda: plots.contributions({"x": [1.0]}, ["a", "b"], xlabel="x"), "hay 2 componentes"),
         (lambda: plots.head_entries({"a": torch.arange(16).view(4, 4)}, TOKENS[:4]), "debe ser"),
+        (lambda: plots.head_rows(PHRASE, {"a": looks(1)}, ["lo"]), "cabezas, consultas y palabras"),
+        (lambda: plots.head_rows(PHRASE, {}, ["lo"]), "vacío"),
+        (lambda: plots.seed_rows({}, xlabel="x"), "vacío"),
+        (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"b": ["sí"]}), "no hay: b"),
+        (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"a": ["sí", "no"]}), "2 señales"),
     ],
 )
 def test_los_errores_dicen_que_se_esperaba(call, message):
