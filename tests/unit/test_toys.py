@@ -2,12 +2,13 @@
 
 import math
 import random
+import re
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from multicabeza.toys import leak, lookup, pronouns, saturation, two_things
+from multicabeza.toys import coreference, leak, lookup, pronouns, saturation, two_things
 from multicabeza.toys.intervals import t_interval, t_quantile, wilson_interval
 from multicabeza.toys.training import steps
 
@@ -361,3 +362,225 @@ def test_two_things_task_is_checked():
     for call in (lambda: two_things.TwoThings(2, "otra"), lambda: two_things.sample("otra", 1, 4, torch.Generator())):
         with pytest.raises(ValueError, match="tarea"):
             call()
+
+
+# --- Correferencia ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    rng = random.Random(0)
+    return [coreference.sample_sentence(rng) for _ in range(4_000)]
+
+
+def test_coreference_sentences_agree(sentences):
+    """Artículo, adjetivo y pronombre concuerdan; una expresión regular independiente lee todas las frases."""
+    word = r"[\wáéíóúÁÓñ]+"
+    thing_m, thing_f = (rf"{article} ({word})( {adjectives})?" for article, adjectives in (
+        ("el", "(?:largo|nuevo|final|difícil)"), ("la", "(?:larga|nueva|final|difícil)")
+    ))  # fmt: skip
+    thing = rf"(?:{thing_m}(?: y {thing_f})?|{thing_f}(?: y {thing_m})?)"
+    person = rf"a {word}(?: y a {word})?"
+    start, end = r"(?:(?:ayer|por suerte|aquel día|esta vez) )?", rf"porque (?:lo|la) {word} {word}(?: {word})?"
+    for sentence in sentences:
+        text = " ".join(sentence.words)
+        assert re.fullmatch(rf"{start}{word} {word} (?:{thing}|{person}) {end}", text), text
+        for article, noun in re.findall(rf"\b(el|la) ({word})(?= )", text.split(" porque ")[0]):
+            assert noun in coreference.THINGS["m" if article == "el" else "f"], text
+
+
+def test_coreference_answers_are_the_right_words(sentences):
+    for sentence in sentences:
+        words, gender = sentence.words, "m" if sentence.words[sentence.pronoun] == "lo" else "f"
+        objects = [i for i, word in enumerate(words) if word in coreference.NOUNS and i != sentence.subject]
+        fits = [i for i in objects if words[i] in coreference.PEOPLE[gender] + coreference.THINGS[gender]]
+        assert fits == [sentence.antecedent]
+        assert sentence.subject < min(objects)
+        assert words[sentence.subject] in coreference.PERSONS
+        assert words[sentence.pronoun - 1] == "porque"
+        assert len(words) <= coreference.MAX_WORDS
+        assert coreference.parse(" ".join(words)) == sentence
+    assert {len(s.words) for s in sentences} >= {8, 16}
+    assert 0.45 < sum(s.kind == "person" for s in sentences) / len(sentences) < 0.55
+
+
+def test_coreference_training_never_sees_a_test_pair(sentences):
+    def pairs(examples):
+        return {(s.words[s.subject], s.words[s.antecedent]) for s in examples}
+
+    train = coreference.sample_sentences(4_000, 1, held_out=False)
+    test = coreference.sample_sentences(1_000, 2, held_out=True)
+    shared = pairs(train) & pairs(test)
+    assert shared <= {(s.words[s.subject], s.words[s.antecedent]) for s in test if {"María", "examen"} <= set(s.words)}
+    assert not any({"María", "examen"} <= set(sentence.words) for sentence in train)
+    assert coreference.parse(coreference.TARGET).held_out
+    assert 0.17 < sum(s.held_out for s in sentences) / len(sentences) < 0.26
+
+
+def test_coreference_parse_is_lenient_with_punctuation():
+    sentence = coreference.parse("Ayer, Hugo llamó a Ana y a Luis porque la quería mucho.")
+    assert [sentence.words[i] for i in (sentence.subject, sentence.antecedent)] == ["Hugo", "Ana"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Pepa aprobó el examen porque lo estudió a fondo", "«Pepa»"),
+        ("María aprobó el examen porque la estudió a fondo", "0 objetos que concuerdan con «la»"),
+        ("María llamó a Ana y a Eva porque la quería mucho", "2 objetos"),
+        ("María aprobó el examen", "Se esperaba una frase como"),
+        ("María aprobó porque lo estudió a fondo", "Se esperaba una frase como"),
+        ("el examen llamó a Juan porque lo quería mucho", "Se esperaba una frase como"),
+        ("María aprobó el examen porque", "Se esperaba una frase como"),
+        ("María aprobó el examen porque lo", "Se esperaba una frase como"),
+        ("María <relleno>", "«<relleno>»"),
+        ("", "Se esperaba una frase como"),
+    ],
+)
+def test_coreference_parse_explains(text, message):
+    with pytest.raises(ValueError, match=message):
+        coreference.parse(text)
+
+
+def reader(num_heads=2, **options):
+    torch.manual_seed(0)
+    return coreference.Reader(num_heads, **options).eval()
+
+
+def test_coreference_models_have_the_same_parameters():
+    sizes = {h: sum(parameter.numel() for parameter in reader(h).parameters()) for h in (1, 2, 4)}
+    assert len(set(sizes.values())) == 1
+    assert torch.equal(reader(1).query[0].weight, reader(2).query[0].weight)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"num_layers": 2, "residual": True}])
+def test_coreference_reader_ignores_padding_and_reads_what_it_should(options, sentences):
+    model = reader(**options)
+    ids, asked, answers = coreference.encode(sentences[:20])
+    logits, weights = model(ids, asked)
+    assert logits.shape == (20, 2, 2, len(coreference.NOUNS))
+    assert weights.shape == (20, 2, 2, coreference.MAX_WORDS)
+    for row, sentence in enumerate(sentences[:20]):
+        n = len(sentence.words)
+        alone, _ = model(ids[row : row + 1, :n], asked[row : row + 1])
+        assert torch.allclose(alone[0], logits[row], atol=1e-5)
+        assert not weights[row, :, :, n:].any()
+        assert [coreference.NOUNS[i] for i in answers[row]] == [
+            sentence.words[sentence.antecedent], sentence.words[sentence.subject]
+        ]  # fmt: skip
+
+
+def test_coreference_query_knows_the_previous_word():
+    """Sin la palabra anterior, el verbo no sabría si lleva «lo» o «la»: aquí cambia adónde mira, y las claves no."""
+    model = reader()
+    ids, asked, _ = coreference.encode([coreference.parse(coreference.TARGET)] * 2)
+    ids[1, asked[1, 0]] = coreference.ID_OF["la"]
+    scores = model(ids, asked)[1].log()[..., :9]
+    centred = scores - scores[..., :1]
+    assert not torch.allclose(centred[0, :, 1], centred[1, :, 1], atol=1e-3)
+    model.previous.weight.data.zero_()
+    scores = model(ids, asked)[1].log()[..., :9]
+    centred = scores - scores[..., :1]
+    others = [0, 1, 2, 3, 4, 6, 7, 8]  # el propio pronombre es otra clave
+    assert torch.allclose(centred[0, :, 1, others], centred[1, :, 1, others], atol=1e-5)
+
+
+def test_coreference_residual_adds_the_stream(sentences):
+    with_it, without_it = reader(residual=True), reader()
+    ids, asked, _ = coreference.encode(sentences[:5])
+    stream = (without_it.tokens(ids) + without_it.positions.weight).gather(1, asked[..., None].expand(-1, -1, 32))
+    difference = (with_it(ids, asked)[0] - without_it(ids, asked)[0]).flatten(2)
+    assert torch.allclose(difference, stream @ without_it.read.weight.T, atol=1e-4)
+
+
+def test_coreference_ablation_removes_one_head(sentences):
+    """Apagar las dos, una detrás de otra, quita toda la atención; y la media conserva la media."""
+    model = reader()
+    ids, asked, _ = coreference.encode(sentences[:30])
+    whole, first, second = (model(ids, asked, without=head)[0] for head in (None, 0, 1))
+    bias = model.read.bias.unflatten(0, (2, -1))
+    assert torch.allclose(first + second - bias, whole, atol=1e-4)
+    averaged = model(ids, asked, without=0, how="mean")[0]
+    assert torch.allclose(averaged.mean(0), whole.mean(0), atol=1e-4)
+    assert not torch.allclose(averaged, whole, atol=1e-2)
+    with pytest.raises(ValueError, match="zero"):
+        model(ids, asked, without=0, how="otra")
+
+
+class PerfectReader:
+    """Contesta bien, y cada cabeza mira adonde se le dice: cabeza → pronombre → respuesta que mira."""
+
+    def __init__(self, plan):
+        self.plan, self.num_heads = plan, len(plan)
+
+    def __call__(self, ids, asked, *, without=None, how="zero"):
+        weights = torch.zeros(len(ids), self.num_heads, 2, ids.shape[1])
+        logits = torch.zeros(len(ids), 2, 2, len(coreference.NOUNS))
+        for row, words in enumerate(ids.tolist()):
+            text = " ".join(coreference.WORDS[i] for i in words if i)
+            sentence = coreference.parse(text)
+            place = {"antecedent": sentence.antecedent, "subject": sentence.subject}
+            for head, looks in enumerate(self.plan):
+                for query in range(2):
+                    answer = looks[sentence.words[sentence.pronoun]][query]
+                    weights[row, head, query, place[answer]] = 1
+                    if head != without:
+                        slot = coreference.ANSWERS.index(answer)
+                        logits[row, query, slot, coreference.ID_OF[sentence.words[place[answer]]] - 1] = 1
+        return logits, weights
+
+
+A, S = "antecedent", "subject"
+PLANS = {
+    "divided": [{"lo": (A, A), "la": (A, A)}, {"lo": (S, S), "la": (S, S)}],
+    "swapped": [{"lo": (A, A), "la": (S, S)}, {"lo": (S, S), "la": (A, A)}],
+    "mixed": [{"lo": (A, A), "la": (A, A)}, {"lo": (S, A), "la": (S, A)}],
+    "one head": [{"lo": (A, S), "la": (A, S)}],
+}
+
+
+@pytest.mark.parametrize("word", PLANS)
+def test_coreference_roles_name_what_the_heads_do(word):
+    values = coreference.measure(PerfectReader(PLANS[word]), "one" if word == "one head" else "both", 300)
+    assert values["roles"] == word
+    assert values["sentence"] == values["target"] == (word != "mixed")  # ahí nadie mira al sujeto desde el verbo
+    assert values["joint"] == 1 or word == "mixed"
+
+
+def test_coreference_one_head_each_counts_as_divided_in_the_easy_variant():
+    plan = [{"lo": (A, A), "la": (A, A)}, {"lo": (S, S), "la": (S, S)}]
+    assert coreference.measure(PerfectReader(plan), "one", 200)["roles"] == "divided"
+
+
+def test_coreference_ablation_finds_who_did_what():
+    values = coreference.measure(PerfectReader(PLANS["divided"][::-1]), "both", 300)
+    for how in ("zero", "mean"):
+        assert (
+            values["without"][how]["antecedent"]["antecedent"] < 0.1 < values["without"][how]["antecedent"]["subject"]
+        )
+        assert values["without"][how]["subject"]["subject"] < 0.1 < values["without"][how]["subject"]["antecedent"]
+    assert values["argmax"]["all"]["pronoun"]["antecedent"] == {"0": 0.0, "1": 1.0}
+    assert values["weight"]["verb"]["subject"] == {"0": 1.0, "1": 0.0}
+
+
+def test_coreference_arms_start_equal_and_see_the_same():
+    one, both, again = (coreference.train(v, 2, seed=5, num_steps=1) for v in ("one", "both", "both"))
+    assert torch.equal(both.read.weight, again.read.weight)
+    assert torch.allclose(one.tokens.weight, both.tokens.weight, atol=1e-2)  # un solo paso de distancia
+    assert not torch.equal(one.read.weight, both.read.weight)
+    shuffled = coreference.train("both", 2, seed=5, num_steps=1, shuffled=True)
+    assert not torch.equal(shuffled.read.weight, both.read.weight)
+    with pytest.raises(ValueError, match="variante"):
+        coreference.train("otra", 1)
+
+
+def test_coreference_learns():
+    """Con menos pasos que en el capítulo, una cabeza ya sirve a dos consultas que piden una cosa cada una."""
+    values = coreference.measure(coreference.train("one", 1, seed=6, num_steps=600), "one", 500)
+    assert values["joint"] > 0.8
+    assert values["accuracy"]["pronoun"]["subject"] < 0.3  # lo que no se pide no se aprende
+
+
+def test_gather_keeps_the_paths():
+    rows = [{"a": {"b": 0.123456}, "c": [[0.111111]], "d": "x"}, {"a": {"b": 1.0}, "c": [[0.2]], "d": "y"}]
+    assert coreference.gather(rows) == {"a": {"b": [0.1235, 1.0]}, "c": [[[0.1111]], [[0.2]]], "d": ["x", "y"]}
