@@ -915,8 +915,8 @@ def _heads_rows(d_model: int, h: int, n: int, size: int) -> list[list]:
 _HEADS_SHAPES = (
     ("X", "(n, d_model)", "tokens", "tokensCount", False),
     ("W<sup>Q</sup>, W<sup>K</sup>, W<sup>V</sup>", "cada una (d_model, h·d_k)", "matrix", "matrixCount", False),
-    ("Q, K, V", "cada una (h, n, d_k)", "perHead", "tokensCount", True),
-    ("QKᵀ y pesos A", "cada uno (h, n, n)", "scores", "elements", True),
+    ("Q, K, V", "cada una (h,\u00a0n,\u00a0d_k)", "perHead", "tokensCount", True),
+    ("QKᵀ y pesos A", "cada uno (h,\u00a0n,\u00a0n)", "scores", "elements", True),
     ("A·V", "(h, n, d_k)", "perHead", "tokensCount", True),
     ("Concat", "(n, h·d_k)", "tokens", "tokensCount", False),
     ("W<sup>O</sup>", "(h·d_k, d_model)", "matrix", "matrixCount", False),
@@ -942,9 +942,9 @@ def _heads_calculator() -> _Calculator:
     def term(name: str, value: str) -> str:
         return f"<div><dt>{name}</dt><dd>{value}</dd></div>"
 
-    mark = ' class="mc-changes"'
+    mark, spoken = ' class="mc-changes"', '<span class="mc-hidden">, cambia con h</span>'
     shapes = "".join(
-        f'<tr{mark * changes}><th scope="row">{symbol} <small>{letters}</small></th>'
+        f'<tr{mark * changes}><th scope="row">{symbol} <small>{letters}</small>{spoken * changes}</th>'
         f"<td>{out(sizes)}</td><td>{out(count)}</td></tr>"
         for symbol, letters, sizes, count, changes in _HEADS_SHAPES
     )
@@ -967,7 +967,8 @@ def _heads_calculator() -> _Calculator:
         '<th scope="col">h</th><th scope="col">d_k</th><th scope="col">Pará&shy;metros</th><th scope="col">FLOPs</th>'
         '<th scope="col">Memo&shy;ria de QKᵀ</th></tr></thead>'
         f"<tbody data-rows>{_rows_html(_heads_rows(*first))}</tbody></table>"
-        '<table class="mc-shapes"><caption>Formas de los tensores</caption><thead><tr><th scope="col">Tensor</th>'
+        '<table class="mc-shapes"><caption>Formas de los tensores (con marca, las que cambian con h)</caption>'
+        '<thead><tr><th scope="col">Tensor</th>'
         f'<th scope="col">Forma</th><th scope="col">Números</th></tr></thead><tbody>{shapes}</tbody></table>'
     )
     notes = (

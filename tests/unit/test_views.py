@@ -8,6 +8,8 @@ import re
 import sys
 import warnings
 from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +17,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image, ImageChops
 
-from multicabeza import plots, views
+from multicabeza import cost, plots, views
 
 TOKENS = ["the", "cat", "</script><b>", '"><img src=x onerror=alert(1)>', "mat", "`${x}`"]
 ALT = "Figura de prueba con una línea que sube"
@@ -592,6 +594,105 @@ def test_predict_cambia_de_version_si_cambian_las_opciones(shown, book):
 def test_predict_explica_lo_que_no_vale(change, message):
     with pytest.raises(ValueError, match=message):
         views.predict(**{**QUESTION, **change})
+
+
+# --- calculator ---
+
+
+def casillas(block):
+    """Lo escrito en cada casilla de una calculadora."""
+    return re.findall(r'data-out="(\w+)">([^<]*)<', block.rawdata_all)
+
+
+def test_calculator_ensena_el_primer_caso_con_las_cuentas_de_cost(shown, book):
+    assert views.calculator("heads") is None
+    block = only(shown)
+    filled = casillas(block)
+    assert set(filled) == set(views._heads_texts(512, 8, 128, 4).items())
+    assert {("d_k", "64"), ("total", "301\u202f989\u202f888"), ("memory", "512 KiB")} < set(filled)
+    assert [row.count("<tr") for row in re.findall(r"<tbody.*?</tbody>", block.rawdata_all)] == [8, 8]
+    assert block.rawdata_all.count('aria-current="true"') == 1
+
+
+def test_calculator_da_nombre_a_cada_control(shown, book):
+    views.calculator("heads")
+    block = only(shown)
+    labels = {label["for"] for label in block.all("label")}
+    fields = [field for field in block.all("input") + block.all("select") if "data-field" in field]
+    assert {field["id"] for field in fields} == labels
+    assert len(labels) == 4
+    for field in block.all("input"):
+        if field["type"] == "range":
+            assert field["aria-label"]
+        else:
+            assert f'id="{field["aria-describedby"]}"' in block.rawdata_all
+            assert 1 <= int(field["value"]) <= int(field["max"])
+    root = block.tags[0][1]
+    assert root["role"] == "group"
+    assert f'id="{root["aria-labelledby"]}"' in block.rawdata_all
+
+
+def test_calculator_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
+    for where in "10":
+        monkeypatch.setenv("MULTICABEZA_BOOK", where)
+        views.calculator("heads")
+    inside, outside = (tree(item.data) for item in shown)
+    assert not inside.all("script")
+    assert not inside.all("style")
+    assert outside.scripts == [(views.WEB / "calculator.js").read_text("utf8")]
+    assert (views.WEB / "calculator.css").read_text("utf8") in outside.rawdata_all
+    assert inside.tags[0][1]["id"] != outside.tags[0][1]["id"]
+
+
+def test_calculator_pide_sus_archivos_a_la_pagina_del_libro(shown, book, monkeypatch):
+    """La extensión del libro los carga donde hay una calculadora, y solo ahí."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "book" / "_ext")
+    marked_files = import_module("libro.assets").marked_files
+
+    views.calculator("heads")
+    views.show(figure(), alt=ALT)
+    calculator, picture = (item.data for item in shown)
+    assert marked_files([views.WEB], calculator) == ["base.css", "calculator.css", "calculator.js"]
+    assert marked_files([views.WEB], picture) == ["base.css"]
+
+
+def test_el_guion_de_las_calculadoras_es_ligero():
+    assert (views.WEB / "calculator.js").stat().st_size <= 10 * 1024
+
+
+@pytest.mark.parametrize("name", ["", "Heads", "kv", None])
+def test_calculator_dice_las_que_hay(shown, name):
+    with pytest.raises(ValueError, match="«heads»"):
+        views.calculator(name)
+    assert not shown
+
+
+@pytest.mark.parametrize(
+    ("write", "number", "text"),
+    [
+        (views._whole, 9999, "9999"),
+        (views._whole, 10_000, "10\u202f000"),
+        (views._whole, 1_407_374_883_553_280, "1\u202f407\u202f374\u202f883\u202f553\u202f280"),
+        (views._rounded, 999, "999"),
+        (views._rounded, 1000, "1,00 k"),
+        (views._rounded, 999_600, "1,00 M"),
+        (views._rounded, 301_989_888, "302 M"),
+        (views._bytes, 1023, "1023 bytes"),
+        (views._bytes, 1024, "1 KiB"),
+        (views._bytes, 1152, "1,13 KiB"),
+        (views._bytes, 23_040, "22,5 KiB"),
+        (views._bytes, 48 * 2**20, "48 MiB"),
+        (views._bytes, 100 * 2**30, "100 GiB"),
+    ],
+)
+def test_como_se_escriben_los_numeros_de_las_calculadoras(write, number, text):
+    assert write(number) == text
+
+
+def test_los_limites_dejan_exactas_todas_las_cuentas():
+    d_model, n = views.MAX_D_MODEL, views.MAX_TOKENS
+    assert cost.attention_flops(d_model, 1, n).total < 2**53
+    assert cost.score_bytes(d_model, n, bytes_per_element=4) < 2**53
 
 
 # --- claim ---
