@@ -1674,7 +1674,7 @@ def head_rows(
                     axes.add_patch(
                         Rectangle((left + j * cell, y), cell - 0.02, row - 0.03, facecolor=tint, edgecolor=GRID, lw=0.6)
                     )
-                    if value >= 0.095:
+                    if value >= 0.095 and cell > 0.23:  # en frases más largas el número no cabe
                         axes.text(left + (j + 0.5) * cell - 0.01, y + row / 2 - 0.012, spanish_number(value, 1),
                                   ha="center", va="center", fontsize=9, color=_ink_over(tint))  # fmt: skip
                 y += row
@@ -1836,4 +1836,57 @@ def panels(
     for axes in list(figure.axes)[len(series) :]:
         axes.set_axis_off()
     _put_title(figure, title)
+    return figure
+
+
+@with_style
+def query_stems(
+    weights,
+    *,
+    marks: Mapping[str, int] | None = None,
+    xlabel: str = "posición mirada",
+    title: str | None = None,
+) -> Figure:
+    """Una consulta y muchas claves: un palo por clave y cabeza, tan alto como su peso.
+
+    Args:
+        weights: (h, n) pesos de cada cabeza para la misma consulta, con h de 1 a 4; cada fila suma 1.
+        marks: nombre → posición que se señala arriba con una raya de puntos.
+        xlabel: nombre del eje x.
+        title: título.
+
+    Returns:
+        `Figure`; la cabeza i lleva su color, `HEAD_COLORS[i]`, y su marca.
+
+    Raises:
+        ValueError: si no son de 1 a 4 cabezas, alguna no suma 1 o una posición señalada está fuera.
+    """
+    weights = _array(weights, "weights", 2)
+    num_heads, n = weights.shape
+    if not 1 <= num_heads <= 4 or np.abs(weights.sum(1) - 1).max() > 1e-3:
+        raise ValueError(f"Se esperaban los pesos (h, n) de 1 a 4 cabezas, que sumen 1; llegó forma {weights.shape}.")
+    for name, place in (marks or {}).items():
+        if not 0 <= place < n:
+            raise ValueError(f"La posición «{name}» debe estar entre 0 y {n - 1}; llegó {place}.")
+    figure = new_figure(WIDTH, 2.9)
+    axes = figure.add_subplot()
+    for i, row in enumerate(weights):
+        places = np.arange(n) + 0.24 * (i - (num_heads - 1) / 2)
+        axes.vlines(places, 0, row, color=HEAD_COLORS[i], linewidth=2.4, zorder=3)
+        tall = row >= 0.05
+        axes.plot(places[tall], row[tall], "osD^"[i], color=HEAD_COLORS[i], markersize=7, zorder=4)
+        axes.plot([], [], "osD^"[i] + "-", color=HEAD_COLORS[i], label=f"cabeza {i}")
+    for level, (name, place) in enumerate(sorted((marks or {}).items(), key=lambda mark: mark[1])):
+        axes.axvline(place, color=MUTED, linewidth=1.3, linestyle=(0, (1, 2)), zorder=1)
+        side = "right" if place > 0.8 * n else "left" if place < 0.2 * n else "center"
+        axes.annotate(
+            name, (place, 1), xycoords=("data", "axes fraction"), xytext=(0, 4 + 13 * (level % 2)),
+            textcoords="offset points", ha=side, va="bottom", fontsize=10,
+        )  # fmt: skip
+    axes.set(xlim=(-1, n), ylim=(0, 1), xlabel=xlabel, ylabel="peso")
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    decimal_comma(axes)
+    _put_title(figure, title)
+    figure.legend(loc="outside lower center", ncols=min(num_heads, 3))
     return figure

@@ -188,6 +188,8 @@ FIGURES = {
         xlabel="cabezas",
         references={"acierto": {"azar": 0.1}},
     ),
+    "query_stems": lambda: plots.query_stems(torch.rand(2, 48).softmax(-1), marks={"anterior": 9, "señalada": 46}),
+    "query_stems juntas": lambda: plots.query_stems(torch.eye(48)[:1], marks={"anterior": 20, "señalada": 22}),
     "head_split": lambda: plots.head_split(8, 4),
     "head_split de una cabeza": lambda: plots.head_split(8, 1),
     "head_split de muchas": lambda: plots.head_split(12, 12),
@@ -362,6 +364,14 @@ def test_seed_rows_pone_un_punto_por_semilla_y_una_forma_por_suceso():
     assert [text.get_text() for text in figure.legends[0].texts] == ["sí", "no"]
 
 
+def test_query_stems_levanta_un_palo_por_peso():
+    rows = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
+    axes = plots.query_stems(rows, marks={"anterior": 0}).axes[0]
+    sticks = [[path.vertices[1, 1] for path in lines.get_paths()] for lines in axes.collections]
+    assert np.allclose(sticks, rows)
+    assert [text.get_text() for text in axes.texts] == ["anterior"]
+
+
 def test_head_split_no_cambia_de_tamano_con_h():
     """Las matrices son las mismas con cualquier h: solo cambian sus colores."""
     sizes, painted = set(), set()
@@ -499,6 +509,8 @@ def test_spanish_number(value, text):
         (lambda: plots.panels([1, 2], {"a": {}}, xlabel="x"), "vacío"),
         (lambda: plots.panels([1, 2], {"a": {"b": [1]}}, xlabel="x"), "1 valores"),
         (lambda: plots.panels([1], {"a": {"b": [1]}}, xlabel="x", intervals={"c": ([0], [1])}), "«c»"),
+        (lambda: plots.query_stems(torch.ones(2, 3)), "sumen 1"),
+        (lambda: plots.query_stems(torch.eye(3)[:1], marks={"otra": 3}), "entre 0 y 2"),
         (lambda: plots.head_split(8, 3), "h que lo divida"),
         (lambda: plots.layer_step(0, {"x": [[1.0]]}, ["a"]), "falta w_q"),
         (lambda: plots.layer_step(99, layer_trace(), TOKENS[:4]), "va de 0 a"),
