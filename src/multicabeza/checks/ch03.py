@@ -89,6 +89,14 @@ TWO_HEADS = Check(
             "`cat` en vez de `stack`.",
         ),
         KnownMistake(
+            "columna y token cambiados",
+            lambda value, weights_1, weights_2: torch.stack([weights_1 @ value, weights_2 @ value]).mT.reshape(
+                len(value), -1
+            ),
+            "La forma es correcta, pero cada fila mezcla tokens: traspones cada cabeza antes de cambiar la forma. Sin "
+            "trasponer ni cambiar la forma, `cat` sobre la última dimensión basta.",
+        ),
+        KnownMistake(
             "dimensión nueva al final",
             lambda value, weights_1, weights_2: torch.stack([weights_1 @ value, weights_2 @ value], -1),
             "Las dos cabezas quedan emparejadas componente a componente, en una dimensión nueva al final. No hace "
@@ -217,6 +225,40 @@ TWO_HEADS = Check(
             "La cuenta está bien y llega traspuesta, con los tokens en columnas. Quita la última trasposición.",
         ),
         KnownMistake(
+            "dividida entre dos",
+            lambda value, weights_1, weights_2: torch.cat([weights_1 @ value, weights_2 @ value], -1) / 2,
+            "Divides entre 2, como en una media. Aquí nada se promedia: las dos salidas se guardan enteras.",
+        ),
+        KnownMistake(
+            "solo el que más pesa",
+            lambda value, weights_1, weights_2: torch.cat(
+                [value[weights_1.argmax(-1)], value[weights_2.argmax(-1)]], -1
+            ),
+            "Copias el valor del token que más pesa y olvidas los demás. Una cabeza hace la media de todos los "
+            "valores, cada uno con su peso.",
+        ),
+        KnownMistake(
+            "softmax al final",
+            lambda value, weights_1, weights_2: torch.cat(
+                [(weights_1 @ value).softmax(-1), (weights_2 @ value).softmax(-1)], -1
+            ),
+            "Aplicas una softmax a las salidas, que no son un reparto sino vectores. La softmax ya está hecha, en los "
+            "pesos.",
+        ),
+        KnownMistake(
+            "el bucle machaca",
+            lambda value, weights_1, weights_2: torch.cat(
+                [weights_1[:, -1:] * value[-1], weights_2[:, -1:] * value[-1]], -1
+            ),
+            "Solo queda lo que aporta el último token: dentro del bucle asignas con «=» en vez de acumular con «+=». "
+            "Suma lo de todos.",
+        ),
+        KnownMistake(
+            "return dentro del bucle",
+            lambda value, weights_1, weights_2: torch.cat([weights_1 @ value, weights_2 @ value], -1)[:1],
+            "Sale solo la fila del primer token: el `return` está dentro del bucle. Sácalo, a la altura del `for`.",
+        ),
+        KnownMistake(
             "máscara causal",
             lambda value, weights_1, weights_2: torch.cat(
                 [_triangle(weights_1) @ value, _triangle(weights_2) @ value], -1
@@ -234,16 +276,21 @@ TWO_HEADS = Check(
         KnownMistake(
             "elemento a elemento",
             lambda value, weights_1, weights_2: torch.cat([weights_1 * value, weights_2 * value], -1),
-            "Multiplicas pesos y valores elemento a elemento, con «*», y las formas no encajan. El producto de "
-            "matrices es «@».",
+            "Combinas pesos y valores elemento a elemento, y las formas no encajan. El producto de matrices es «@», no "
+            "«*».",
             error="^RuntimeError: The size of tensor a .* must match",
+        ),
+        KnownMistake(
+            "concatenar los pesos",
+            lambda value, weights_1, weights_2: torch.cat([weights_1, weights_2], -1) @ value,
+            "Concatenas los pesos y después multiplicas: (n, 2·n) por (n, d) no encaja. Calcula la salida de cada "
+            "cabeza aparte y concatena las salidas.",
         ),
         KnownMistake(
             "valores por pesos",
             lambda value, weights_1, weights_2: torch.cat([value @ weights_1, value @ weights_2], -1),
             "Pones los valores delante, y las formas no encajan: (n, d) no se puede multiplicar por (n, n). Los pesos "
             "van delante: cada fila suya es una media de filas de `value`.",
-            error="^RuntimeError: (mat1 and mat2 shapes cannot be multiplied|size mismatch)",
         ),
     ),
 )
@@ -265,10 +312,16 @@ def _normalised(positive):
     return positive / positive.sum(-1, keepdim=True)
 
 
+def _rows_do_not_add_up(value) -> bool:
+    """Una matriz cuadrada de números en la que alguna fila no suma 1."""
+    if not isinstance(value, Tensor) or value.dim() != 2 or kind(value) != "number" or len(value) != len(value.mT):
+        return False
+    return bool(torch.isfinite(value).all() and ((value.double().sum(-1) - 1).abs() > 1e-2).any())
+
+
 BLENDED = Check(
     id="3.2",
     reference=blended_head,
-    weights=lambda value: value,
     cases=(
         Case("dos tokens", _two_weights(2)),
         Case("seis tokens, con pesos causales", _two_weights(6, causal=True)),
@@ -471,6 +524,12 @@ BLENDED = Check(
             "cabezas.",
         ),
         KnownMistake(
+            "apiladas y media por consultas",
+            lambda weights_1, weights_2: torch.stack([weights_1, weights_2]).mean(1),
+            "Promedias sobre las consultas, y cada cabeza se queda con una fila. La dimensión que se promedia es la de "
+            "las cabezas, la que ha creado `stack`.",
+        ),
+        KnownMistake(
             "media de todo",
             lambda weights_1, weights_2: torch.stack([weights_1, weights_2]).mean(),
             "Sale un solo número: la media de todos los pesos, que no dice a quién se mira. Indica la dimensión sobre "
@@ -487,6 +546,13 @@ BLENDED = Check(
             lambda weights_1, weights_2: ((weights_1 + weights_2) / 2).tril(),
             "La media está bien, y después pones a 0 el triángulo de arriba, con lo que las filas pierden peso. Quita "
             "esa máscara.",
+        ),
+        KnownMistake(
+            "filas que no suman 1",
+            lambda weights_1, weights_2: weights_1 + weights_2 - weights_1 * weights_2,
+            "Hay filas que no suman 1, y una cabeza reparte siempre un peso total de 1. La media de dos filas que "
+            "suman 1 suma 1: comprueba entre cuánto divides, y que no haya otra operación.",
+            seen=_rows_do_not_add_up,
         ),
     ),
 )

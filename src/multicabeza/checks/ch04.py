@@ -1,11 +1,14 @@
 """Comprobaciones del capítulo 04: dimensión por cabeza, dividir y juntar, la capa entera, coste y contribuciones."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 
+import numpy as np
 import torch
 
+from .compare import number
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
 
 # 4.1 · La dimensión de cada cabeza --------------------------------------------------------------------------------
@@ -27,6 +30,32 @@ def _not_in_order(value):
 
 def _one_number(value):
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value) -> list:
+    """Los números que llegan; [] si lo que llega no son números, uno detrás de otro."""
+    items = value.tolist() if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 1 else value
+    items = [number(item) for item in items] if isinstance(items, list | tuple) else []
+    return [] if None in items else items
+
+
+def _another_count(value) -> bool:
+    return len(_numbers(value)) not in (0, 2)
+
+
+def _right_only_at(position: int):
+    """Condición: de los dos números, solo está bien el de ese sitio."""
+
+    def seen(value):
+        mine = _numbers(value)
+        return len(mine) == 2 and [mine[0] == 64, mine[1] == 128] == [position == 0, position == 1]
+
+    return seen
+
+
+def _both_wrong(value) -> bool:
+    mine = _numbers(value)
+    return len(mine) == 2 and all(math.isfinite(x) for x in mine) and mine[0] != 64 and mine[1] != 128
 
 
 HEAD_DIMS = Check(
@@ -149,6 +178,32 @@ HEAD_DIMS = Check(
             "Llega un número y se piden dos, uno por cada reparto. Sepáralos con una coma: primero el de 16 cabezas.",
             seen=_one_number,
         ),
+        KnownMistake(
+            "otra cantidad",
+            lambda: (64,),
+            "Se piden dos números y no es eso lo que llega. Escribe dos, separados por una coma: el de 16 cabezas y el "
+            "de 8.",
+            seen=_another_count,
+        ),
+        KnownMistake(
+            "el primero mal",
+            lambda: (60, 128),
+            "El segundo está bien y el primero no. Haz la misma cuenta con 16 cabezas.",
+            seen=_right_only_at(1),
+        ),
+        KnownMistake(
+            "el segundo mal",
+            lambda: (64, 120),
+            "El primero está bien y el segundo no. Haz la misma cuenta con 8 cabezas.",
+            seen=_right_only_at(0),
+        ),
+        KnownMistake(
+            "ninguno de los dos",
+            lambda: (256, 512),
+            "Ninguno de los dos cumple h·d_k = d_model. Multiplica cada uno por su número de cabezas y mira cuánto se "
+            "aleja.",
+            seen=_both_wrong,
+        ),
     ),
 )
 
@@ -181,10 +236,6 @@ def _split(x, num_heads):
 def _only_view(x, num_heads):
     _check_division(x, num_heads)
     return x.reshape(*x.shape[:-2], num_heads, x.shape[-2], -1)
-
-
-def _only_view_unchecked(x, num_heads):
-    return x.reshape(*x.shape[:-2], num_heads, x.shape[-2], x.shape[-1] // num_heads)
 
 
 def _without_transpose(x, num_heads):
@@ -339,6 +390,65 @@ def _head_dim_instead(x, num_heads):
     return x.reshape(*x.shape[:-1], -1, num_heads).transpose(-3, -2)
 
 
+def _first_as_batch(x, num_heads):
+    _check_division(x, num_heads)
+    return x.reshape(x.shape[0], -1, num_heads, x.shape[-1] // num_heads).transpose(1, 2)
+
+
+def _first_as_batch_view(x, num_heads):
+    _check_division(x, num_heads)
+    return x.reshape(x.shape[0], num_heads, -1, x.shape[-1] // num_heads)
+
+
+def _by_index_unchecked(x, num_heads):
+    return x.view(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+
+
+def _by_index(x, num_heads):
+    _check_division(x, num_heads)
+    return _by_index_unchecked(x, num_heads)
+
+
+def _permute_unchecked(x, num_heads):
+    return x.view(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).permute(0, 2, 1, 3)
+
+
+def _permute(x, num_heads):
+    _check_division(x, num_heads)
+    return _permute_unchecked(x, num_heads)
+
+
+def _stack_at_1(x, num_heads):
+    _check_division(x, num_heads)
+    return torch.stack(x.chunk(num_heads, -1), 1)
+
+
+def _swap_last_two(x, num_heads):
+    _check_division(x, num_heads)
+    return x.unflatten(-1, (num_heads, -1)).mT
+
+
+def _split_by_heads(x, num_heads):
+    _check_division(x, num_heads)
+    return list(x.split(num_heads, dim=-1))
+
+
+def _always_refuses(x, num_heads):
+    raise ValueError("no divide")
+
+
+def _checks_dimension_1(x, num_heads):
+    if x.shape[1] % num_heads:
+        raise ValueError("no divide")
+    return _split(x, num_heads)
+
+
+def _raises_text(x, num_heads):
+    if x.shape[-1] % num_heads:
+        raise "no divide"  # noqa: B016  (es lo que se imita)
+    return _split(x, num_heads)
+
+
 SPLIT = Check(
     id="4.2",
     reference=split_heads,
@@ -354,14 +464,6 @@ SPLIT = Check(
             "La forma es correcta, pero cada cabeza mezcla trozos de varios tokens: `view` y `reshape` no mueven nada, "
             "vuelven a leer los números en fila. Separa la última dimensión en (h, d) y *después* intercambia las de "
             "posición y cabeza.",
-        ),
-        KnownMistake(
-            "view sin trasponer ni comprobar",
-            _only_view_unchecked,
-            "Hay dos cosas: cada cabeza mezcla trozos de varios tokens, porque pides la forma final de una vez, y "
-            "falta el ValueError cuando el reparto no es exacto. Empieza por separar la última dimensión en dos e "
-            "intercambiar después.",
-            error="is invalid for input of size",
         ),
         KnownMistake(
             "sin trasponer",
@@ -392,6 +494,18 @@ SPLIT = Check(
             _head_dim_instead,
             "Queda delante la dimensión de cada cabeza, y las cabezas al final: los dos tamaños están cambiados al "
             "separar. El primero es h, `num_heads`, y el segundo, d.",
+        ),
+        KnownMistake(
+            "cabeza y anchura cambiadas",
+            _swap_last_two,
+            "Después de separar en (h, d) intercambias esas dos entre sí. Las que se intercambian son posición y "
+            "cabeza, -3 y -2.",
+        ),
+        KnownMistake(
+            "split con el número de cabezas",
+            _split_by_heads,
+            "Salen d trozos de h columnas: `split` recibe el tamaño de cada trozo, no cuántos. Dale d, o usa `chunk`, "
+            "que sí recibe cuántos.",
         ),
         KnownMistake(
             "posiciones al final",
@@ -446,9 +560,55 @@ SPLIT = Check(
         KnownMistake(
             "sin lote o con uno",
             _batch_or_not,
-            "Sin lote y con una dimensión de lote funciona, y con dos no. No distingas casos: `x.shape[:-2]` son las "
-            "dimensiones de delante, haya las que haya.",
+            "Sin lote funciona, y con dos dimensiones de lote no. No distingas casos: `x.shape[:-2]` son las de "
+            "delante, haya las que haya.",
             error="values to unpack",
+        ),
+        KnownMistake(
+            "la primera dimensión, como lote",
+            _first_as_batch,
+            "Tomas la primera dimensión por la de lote y dejas las demás en un -1: sin lote es la de los tokens, y con "
+            "dos se funden. Copia las de delante, con `x.shape[:-1]`, y añade detrás h y d.",
+        ),
+        KnownMistake(
+            "la primera como lote, y view",
+            _first_as_batch_view,
+            "Tomas la primera dimensión por la de lote, y además pides la forma final de una vez, que mezcla trozos de "
+            "tokens. Separa solo la última dimensión, con `x.shape[:-1]` delante, e intercambia después.",
+        ),
+        KnownMistake(
+            "dimensiones por su número",
+            _by_index,
+            "Lees las dimensiones contando desde el principio, y sin lote no hay tantas. Cuenta desde el final: -1 es "
+            "la anchura y -2 los tokens.",
+            error="^IndexError|is invalid for input of size",
+        ),
+        KnownMistake(
+            "dimensiones por su número, sin comprobar",
+            _by_index_unchecked,
+            "Cuentas las dimensiones desde el principio, que solo vale con una de lote, y falta el ValueError. Cuenta "
+            "desde el final y comprueba el resto antes de cambiar la forma.",
+            error="^IndexError|is invalid for input of size",
+        ),
+        KnownMistake(
+            "permute con posiciones fijas",
+            _permute,
+            "`permute` con posiciones fijas exige un número fijo de dimensiones, y aquí cambia. `transpose(-3, -2)` "
+            "intercambia dos contando desde el final y vale con todas.",
+            error="permute.*number of dimensions",
+        ),
+        KnownMistake(
+            "permute con posiciones fijas, sin comprobar",
+            _permute_unchecked,
+            "`permute` pide un número fijo de dimensiones, y falta además el ValueError cuando el reparto no es "
+            "exacto. Intercambia con `transpose(-3, -2)` y comprueba el resto de la división.",
+            error="permute.*number of dimensions|is invalid for input of size",
+        ),
+        KnownMistake(
+            "apilar en la dimensión 1",
+            _stack_at_1,
+            "Apilas las cabezas en la dimensión 1, que solo es su sitio con una de lote. Contando desde el final vale "
+            "siempre: la nueva es la -3.",
         ),
         KnownMistake(
             "transpose(1, 2)",
@@ -483,6 +643,20 @@ SPLIT = Check(
             error="no divide|ValueError",
         ),
         KnownMistake(
+            "siempre ValueError",
+            _always_refuses,
+            "Lanzas ValueError con todas las entradas. Mira la condición: es el resto, con «%», de la anchura entre el "
+            "número de cabezas, en ese orden.",
+            error="^ValueError",
+        ),
+        KnownMistake(
+            "comprobar la dimensión 1",
+            _checks_dimension_1,
+            "Miras la dimensión 1 para saber si el reparto es exacto: sin lote es la anchura, y con lote, otra cosa. "
+            "La anchura es siempre la última, la -1.",
+            error="^ValueError|^RuntimeError",
+        ),
+        KnownMistake(
             "comprobar las posiciones",
             _checks_positions,
             "Lanzas ValueError según el número de tokens, y ese no se reparte. La condición mira la última dimensión "
@@ -509,6 +683,13 @@ SPLIT = Check(
             "La condición está bien, pero `assert` lanza AssertionError, y además desaparece si Python se ejecuta con "
             "-O. Para rechazar un argumento, usa `if` y `raise ValueError`.",
             error="^AssertionError",
+        ),
+        KnownMistake(
+            "raise de un texto",
+            _raises_text,
+            "En Python no se puede lanzar un texto: `raise` necesita un error, y el texto va dentro. Escribe `raise "
+            "ValueError(…)`.",
+            error="exceptions must derive",
         ),
         KnownMistake(
             "otro error",
@@ -626,6 +807,18 @@ MERGE = Check(
             "columnas.",
         ),
         KnownMistake(
+            "el máximo",
+            lambda x: x.amax(-3),
+            "Te quedas con el mayor valor de las cabezas en cada componente. Concatenar no elige: ponlas todas, una al "
+            "lado de otra.",
+        ),
+        KnownMistake(
+            "el producto",
+            lambda x: x.prod(-3),
+            "Multiplicas las cabezas componente a componente. Concatenar no las mezcla: ponlas todas, una al lado de "
+            "otra.",
+        ),
+        KnownMistake(
             "media de las cabezas",
             lambda x: x.mean(-3),
             "Haces la media de las cabezas: con eso da igual tener varias. Ponlas una al lado de otra: h·d columnas.",
@@ -674,6 +867,38 @@ MERGE = Check(
             "la primera cabeza",
             lambda x: x[..., 0, :, :],
             "Devuelves una sola cabeza. Faltan las demás, a su derecha y en orden.",
+        ),
+        KnownMistake(
+            "permute con posiciones fijas",
+            lambda x: x.permute(0, 2, 1, 3).flatten(2),
+            "`permute` necesita nombrar todas las dimensiones, y aquí no siempre hay las mismas. Intercambia solo las "
+            "que importan: `transpose(-3, -2)`.",
+            error="permute.*number of dimensions",
+        ),
+        KnownMistake(
+            "permute sin lote",
+            lambda x: x.permute(1, 0, 2).flatten(1),
+            "Sin lote va bien, pero `permute(1, 0, 2)` no admite ninguna dimensión más. Intercambia contando desde el "
+            "final, con `transpose(-3, -2)`.",
+            error="permute.*number of dimensions",
+        ),
+        KnownMistake(
+            "recorrer la primera dimensión",
+            lambda x: torch.cat(list(x), -1),
+            "Concatenas lo que hay en la primera dimensión, que sin lote son las cabezas y con lote no. Las cabezas "
+            "están en la -3: `x.unbind(-3)` las separa.",
+        ),
+        KnownMistake(
+            "sin dimensiones de lote",
+            lambda x: _merge(x).reshape(x.shape[-2], -1),
+            "Sin lote va bien, y con lote pierdes las dimensiones de delante: la forma final es siempre de dos. Pon "
+            "`*x.shape[:-3]` por delante.",
+        ),
+        KnownMistake(
+            "dimensiones por su número",
+            lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1),
+            "Lees las dimensiones contando desde el principio, que solo vale con una de lote. Cuenta desde el final: "
+            "-3 cabezas, -2 posiciones, -1 d.",
         ),
         KnownMistake(
             "transpose(1, 2)",
@@ -763,8 +988,20 @@ def _project(x, w_q, w_k, w_v, num_heads):
     return x @ w_q, x @ w_k, x @ w_v
 
 
+def _each(split):
+    """La misma división, `split(z, num_heads)`, para consultas, claves y valores."""
+    return lambda query, key, value, num_heads: tuple(split(z, num_heads) for z in (query, key, value))
+
+
 def _columns_by_head(z, num_heads):
     return z.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def _by_view(z, num_heads):
+    return z.reshape(z.shape[0], num_heads, z.shape[1], -1)
+
+
+_all_by_columns = _each(_columns_by_head)
 
 
 def _hidden(value):
@@ -792,7 +1029,8 @@ class _Layer:
     """
 
     project: Callable = _project
-    split: Callable = _columns_by_head
+    split: Callable = _all_by_columns
+    compare: Callable = lambda query, key: query @ key.mT
     scale: Callable = lambda query, num_heads: query.shape[-1] ** 0.5
     hide: Callable = _minus_infinity
     normalise: Callable = lambda scores: scores.softmax(-1)
@@ -802,8 +1040,8 @@ class _Layer:
     write: Callable = lambda concat, w_o, x: concat @ w_o
 
     def __call__(self, x, w_q, w_k, w_v, w_o, num_heads, mask=None):
-        query, key, value = (self.split(z, num_heads) for z in self.project(x, w_q, w_k, w_v, num_heads))
-        scores = self.hide(query @ key.mT / self.scale(query, num_heads), mask)
+        query, key, value = self.split(*self.project(x, w_q, w_k, w_v, num_heads), num_heads)
+        scores = self.hide(self.compare(query, key) / self.scale(query, num_heads), mask)
         weights = self.hide_late(self.normalise(scores), mask)
         return self.write(self.merge(self.mix(weights, value)), w_o, x)
 
@@ -835,6 +1073,20 @@ def _slices_with_one_block(x, w_q, w_k, w_v, num_heads):
     """Cada cabeza recibe su trozo de x, y todas usan el primer bloque de cada matriz."""
     d_k = x.shape[-1] // num_heads
     return tuple((x.unflatten(-1, (num_heads, -1)) @ w[:d_k, :d_k]).flatten(2) for w in (w_q, w_k, w_v))
+
+
+def _slices_with_first_rows(x, w_q, w_k, w_v, num_heads):
+    """Cada cabeza recibe su trozo de x, y lo multiplica por las primeras filas de sus columnas."""
+    d_k = x.shape[-1] // num_heads
+    slices = x.unflatten(-1, (num_heads, d_k))
+    by_head = (w[:d_k].unflatten(-1, (num_heads, d_k)) for w in (w_q, w_k, w_v))
+    return tuple(torch.einsum("bnhi,ihj->bnhj", slices, w).flatten(2) for w in by_head)
+
+
+def _overlapping_columns(x, w_q, w_k, w_v, num_heads):
+    d_k = x.shape[-1] // num_heads
+    columns = (torch.arange(num_heads)[:, None] + torch.arange(d_k)).flatten()
+    return x @ w_q[:, columns], x @ w_k[:, columns], x @ w_v[:, columns]
 
 
 def _first_head_for_all(x, w_q, w_k, w_v, num_heads):
@@ -873,6 +1125,12 @@ def _first_rows_for_all(heads, w_o, x):
     return heads.sum(1) @ w_o[: heads.shape[-1]]
 
 
+def _diagonal_blocks(heads, w_o, x):
+    d_k = heads.shape[-1]
+    tiles = [slice(i * d_k, (i + 1) * d_k) for i in range(heads.shape[1])]
+    return torch.cat([heads[:, i] @ w_o[tile, tile] for i, tile in enumerate(tiles)], dim=-1)
+
+
 def _as_is(heads):
     return heads
 
@@ -890,6 +1148,17 @@ LAYER_MISTAKES = (
         _Layer(project=_slices_with_one_block),
         "Cada cabeza recibe un trozo de `x` y todas usan la misma esquina de cada matriz. Multiplica `x` entera por la "
         "matriz entera: a cada cabeza le tocan unas columnas, con todas sus filas.",
+    ),
+    KnownMistake(
+        "trozos de la entrada, con las primeras filas",
+        _Layer(project=_slices_with_first_rows),
+        "Las columnas de cada cabeza están bien elegidas, pero se multiplican por un trozo de `x` y solo por las "
+        "primeras filas. Cada cabeza usa todas las filas, con `x` entera.",
+    ),
+    KnownMistake(
+        "columnas que se solapan",
+        _Layer(project=_overlapping_columns),
+        "Las columnas de las cabezas se solapan: las de la cabeza i empiezan en la columna i. Empiezan en i·d_k.",
     ),
     KnownMistake(
         "las columnas de la primera cabeza",
@@ -966,13 +1235,31 @@ LAYER_MISTAKES = (
     # Dividir.
     KnownMistake(
         "view sin trasponer al dividir",
-        _Layer(split=lambda z, h: z.reshape(z.shape[0], h, z.shape[1], -1)),
+        _Layer(split=_each(_by_view)),
         "Las cabezas tienen la forma debida y reciben trozos de varios tokens: al dividir, pasas de golpe a (batch, h, "
         "n, d_k). Separa la última dimensión en (h, d_k) y *después* intercambia la de posición y la de cabeza.",
     ),
     KnownMistake(
+        "view solo en los valores",
+        _Layer(split=lambda q, k, v, h: (_columns_by_head(q, h), _columns_by_head(k, h), _by_view(v, h))),
+        "Consultas y claves están bien divididas y los valores no: con ellos pasas de golpe a (batch, h, n, d_k). "
+        "Divide los tres de la misma manera.",
+    ),
+    KnownMistake(
+        "view solo en las consultas",
+        _Layer(split=lambda q, k, v, h: (_by_view(q, h), _columns_by_head(k, h), _columns_by_head(v, h))),
+        "Claves y valores están bien divididos, y las consultas mezclan trozos de varios tokens. Divide los tres de la "
+        "misma manera, intercambiando posición y cabeza.",
+    ),
+    KnownMistake(
+        "view solo en las claves",
+        _Layer(split=lambda q, k, v, h: (_columns_by_head(q, h), _by_view(k, h), _columns_by_head(v, h))),
+        "Las claves son las únicas mal divididas: mezclan trozos de varios tokens. Haz con ellas lo mismo que con las "
+        "consultas y los valores.",
+    ),
+    KnownMistake(
         "cabezas entre sí",
-        _Layer(split=lambda z, h: z.unflatten(-1, (h, -1)), merge=lambda heads: heads.flatten(2)),
+        _Layer(split=_each(lambda z, h: z.unflatten(-1, (h, -1))), merge=lambda heads: heads.flatten(2)),
         "Dentro de cada token, unas cabezas atienden a otras: falta llevar la dimensión de cabezas delante de la de "
         "posición. El producto de matrices trabaja con las dos últimas, que deben ser (n, d_k).",
         error="must match|expand|broadcast",
@@ -980,7 +1267,7 @@ LAYER_MISTAKES = (
     KnownMistake(
         "cabezas entre sí, y trasponer al juntar",
         _Layer(
-            split=lambda z, h: z.unflatten(-1, (h, -1)),
+            split=_each(lambda z, h: z.unflatten(-1, (h, -1))),
             merge=lambda heads: heads.transpose(1, 2).reshape(heads.shape[0], heads.shape[1], -1),
         ),
         "Intercambias posición y cabeza al juntar y no al dividir, así que son las cabezas las que se atienden unas a "
@@ -989,14 +1276,14 @@ LAYER_MISTAKES = (
     ),
     KnownMistake(
         "columnas salteadas",
-        _Layer(split=lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+        _Layer(split=_each(lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))),
         "Las columnas de una cabeza van salteadas, de h en h: separaste la última dimensión en (d_k, h). Es (h, d_k): "
         "la cabeza 0 se queda con las primeras d_k columnas, seguidas.",
     ),
     KnownMistake(
         "columnas salteadas, ida y vuelta",
         _Layer(
-            split=lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
+            split=_each(lambda z, h: z.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
             merge=lambda heads: heads.permute(0, 2, 3, 1).flatten(2),
         ),
         "Divides y juntas con las columnas salteadas, de h en h. Se podría entrenar así, pero es otro orden: aquí la "
@@ -1004,17 +1291,35 @@ LAYER_MISTAKES = (
     ),
     KnownMistake(
         "h y d_k cambiados",
-        _Layer(split=lambda z, h: z.unflatten(-1, (-1, h)).transpose(1, 2)),
+        _Layer(split=_each(lambda z, h: z.unflatten(-1, (-1, h)).transpose(1, 2))),
         "Salen d_k cabezas de anchura h, y se piden h de anchura d_k. Al separar la última dimensión, el número de "
         "cabezas va primero.",
     ),
     KnownMistake(
         "una sola cabeza",
-        _Layer(split=lambda z, h: z[:, None]),
+        _Layer(split=_each(lambda z, h: z[:, None])),
         "No hay división: es una sola cabeza tan ancha como el modelo, y `num_heads` no cambia nada. Divide consultas, "
         "claves y valores en h cabezas antes de compararlas.",
     ),
     # Puntuar.
+    KnownMistake(
+        ".T en las claves",
+        _Layer(compare=lambda query, key: query @ key.permute(3, 2, 1, 0)),
+        "Al puntuar las formas no encajan: `.T` da la vuelta a las cuatro dimensiones de las claves. Usa `.mT`, que "
+        "intercambia las dos últimas.",
+    ),
+    KnownMistake(
+        "transpose(1, 2) en las claves",
+        _Layer(compare=lambda query, key: query @ key.transpose(1, 2)),
+        "Al puntuar las formas no encajan: en las claves intercambias las dimensiones 1 y 2, que son cabeza y "
+        "posición. Hay que intercambiar las dos últimas, posición y d_k.",
+    ),
+    KnownMistake(
+        "claves sin trasponer",
+        _Layer(compare=lambda query, key: query @ key),
+        "Al puntuar las formas no encajan: multiplicas las consultas por las claves sin trasponer. Así no salen "
+        "productos escalares de una consulta con una clave: traspón las dos últimas dimensiones.",
+    ),
     KnownMistake(
         "escala con d_model",
         _Layer(scale=lambda query, h: (query.shape[-1] * h) ** 0.5),
@@ -1189,6 +1494,11 @@ LAYER_MISTAKES = (
         "Mezclas los valores con las puntuaciones en bruto. Falta la softmax, que las convierte en pesos.",
     ),
     KnownMistake(
+        "exponencial sin normalizar",
+        _Layer(normalise=lambda scores: scores.exp()),
+        "Los pesos no suman 1: te quedas en la exponencial. Divide cada fila entre su suma, o usa `torch.softmax`.",
+    ),
+    KnownMistake(
         "dos softmax",
         _Layer(normalise=lambda scores: scores.softmax(-1).softmax(-1)),
         "Los pesos pasan dos veces por la softmax y salen casi iguales. Con una basta.",
@@ -1231,6 +1541,22 @@ LAYER_MISTAKES = (
         "`return`).",
     ),
     KnownMistake(
+        "una cabeza suelta",
+        _Layer(merge=lambda heads: heads[:, 0], write=lambda head, w_o, x: head),
+        "Devuelves una sola cabeza, con sus d_k columnas. Reúne las h antes del `return`, y multiplica por `w_o`.",
+    ),
+    KnownMistake(
+        "suma de cabezas",
+        _Layer(merge=lambda heads: heads.sum(1)),
+        "Sumas las cabezas (o haces su media) y quedan d_k columnas, que no encajan con `w_o`. Se concatenan: una al "
+        "lado de otra.",
+    ),
+    KnownMistake(
+        "cabezas divididas entre h",
+        _Layer(merge=lambda heads: _heads_in_a_row(heads) / heads.shape[1]),
+        "La salida está dividida entre el número de cabezas. Concatenar no es hacer la media: quita esa división.",
+    ),
+    KnownMistake(
         "cabezas sin juntar",
         _Layer(merge=_as_is, write=lambda heads, w_o, x: heads),
         "Devuelves las cabezas por separado. Falta concatenarlas, para volver a (batch, n, d_model), y multiplicar por "
@@ -1252,14 +1578,25 @@ LAYER_MISTAKES = (
     KnownMistake(
         "w_o antes de juntar",
         _Layer(merge=_as_is, write=lambda heads, w_o, x: heads @ w_o),
-        "Multiplicas por `w_o` cuando las cabezas aún están separadas, y las formas no encajan: tiene d_model filas, "
-        "para todas juntas. Concatena antes.",
+        "Lo que llega a `w_o` tiene d_k columnas y no d_model: las cabezas siguen separadas, o las has unido por otra "
+        "dimensión. Concaténalas antes, por la última.",
     ),
     KnownMistake(
         "las primeras filas de w_o para todas",
         _Layer(merge=_as_is, write=_first_rows_for_all),
         "Todas las cabezas pasan por las mismas filas de `w_o` (o las sumas antes de multiplicar). A cada una le "
         "corresponden las suyas: concatena, o toma las d_k filas que empiezan en i·d_k.",
+    ),
+    KnownMistake(
+        "bloques de la diagonal de w_o",
+        _Layer(merge=_as_is, write=_diagonal_blocks),
+        "Cada cabeza escribe solo en sus propias d_k columnas de la salida. Usa todas las columnas de `w_o`: cada "
+        "cabeza escribe en el vector entero.",
+    ),
+    KnownMistake(
+        "con la suma residual y normalización",
+        _Layer(write=lambda concat, w_o, x: torch.nn.functional.layer_norm(x + concat @ w_o, x.shape[-1:])),
+        "La salida lleva la suma residual y la normalización del bloque. Devuelve solo lo que calcula la atención.",
     ),
     KnownMistake(
         "con la suma residual",
@@ -1363,6 +1700,21 @@ COST_MISTAKES = (
         "las matrices.",
     ),
     KnownMistake(
+        "parámetros con tres sesgos",
+        _Cost(params=lambda d, h, n: 4 * d * d + 3 * d),
+        "En `params` hay tres vectores de sesgos. Ninguna proyección los lleva aquí.",
+    ),
+    KnownMistake(
+        "parámetros con la red feed-forward",
+        _Cost(params=lambda d, h, n: 12 * d * d),
+        "En `params` has sumado la red *feed-forward* del bloque. Se pide solo la atención.",
+    ),
+    KnownMistake(
+        "parámetros por token",
+        _Cost(params=lambda d, h, n: 4 * d * d * n),
+        "En `params` multiplicas por la longitud. Las matrices son las mismas para todos los tokens.",
+    ),
+    KnownMistake(
         "parámetros sin W^O y con sesgos",
         _Cost(params=lambda d, h, n: 3 * d * d + 3 * d),
         "En `params` cuentas tres proyecciones, y con sesgos. Son cuatro, y sin ellos.",
@@ -1442,6 +1794,28 @@ COST_MISTAKES = (
         _Cost(flops=lambda d, h, n: 6 * n * d * d + 2 * n * n * d),
         "En `flops` faltan dos productos: el de los pesos por los valores y el de la salida. Recorre la capa de "
         "principio a fin y apunta cada uno.",
+    ),
+    KnownMistake(
+        "FLOPs: multiplicaciones, sin W^O",
+        _Cost(flops=lambda d, h, n: 3 * n * d * d + 2 * n * n * d),
+        "En `flops` cuentas solo las multiplicaciones, y de tres proyecciones. Cada una va con su suma, y las "
+        "proyecciones son cuatro.",
+    ),
+    KnownMistake(
+        "FLOPs: una suma menos",
+        _Cost(flops=lambda d, h, n: 4 * n * d * (2 * d - 1) + h * n * n * (2 * (d // h) - 1) + n * d * (2 * n - 1)),
+        "En `flops` cuentas una suma menos por cada número, que es la cuenta exacta. Aquí se usa el convenio redondo "
+        "del enunciado.",
+    ),
+    KnownMistake(
+        "FLOPs con la red feed-forward",
+        _Cost(flops=lambda d, h, n: 24 * n * d * d + 4 * n * n * d),
+        "En `flops` has sumado la red *feed-forward* del bloque. Cuenta solo la capa de atención.",
+    ),
+    KnownMistake(
+        "FLOPs: todo con n al cuadrado",
+        _Cost(flops=lambda d, h, n: 8 * n * n * d * d + 4 * n * n * d),
+        "En `flops` las proyecciones crecen con n². Cada token se proyecta una vez, sin mirar a los demás.",
     ),
     KnownMistake(
         "FLOPs sin proyecciones",
@@ -1548,7 +1922,8 @@ COST_MISTAKES = (
     KnownMistake(
         "puntuaciones y pesos",
         _Cost(score_elements=lambda d, h, n: 2 * h * n * n),
-        "En `score_elements` sale el doble: cuentas las puntuaciones y también los pesos. Se piden las puntuaciones.",
+        "En `score_elements` sale el doble: cuentas también los pesos, o los bytes en media precisión. Se pide cuántas "
+        "puntuaciones hay.",
     ),
     KnownMistake(
         "bytes de las puntuaciones",
@@ -1559,6 +1934,11 @@ COST_MISTAKES = (
         "puntuaciones causales",
         _Cost(score_elements=lambda d, h, n: h * n * (n + 1) // 2),
         "En `score_elements` hay solo medio cuadrado, el del pasado. Aquí no hay máscara: cuenta todas las parejas.",
+    ),
+    KnownMistake(
+        "cada token consigo mismo",
+        _Cost(score_elements=lambda d, h, n: h * n * (n - 1)),
+        "En `score_elements` falta la puntuación de cada token consigo mismo. También se calcula.",
     ),
     KnownMistake(
         "h al cuadrado",
@@ -1659,6 +2039,10 @@ def _concatenated_without_transposing(heads, w_o):
     batch, num_heads, n, d = heads.shape
     alone = torch.eye(num_heads)[:, None, :, None, None] * heads  # (h, batch, h, n, d): en la i, las demás a cero
     return (alone.reshape(num_heads, batch, n, num_heads * d) @ w_o).transpose(0, 1)
+
+
+def _placed_without_w_o(heads, w_o):
+    return torch.einsum("bhnd,hk->bhnkd", heads, torch.eye(heads.shape[1])).flatten(3)
 
 
 CONTRIBUTIONS = Check(
@@ -1779,6 +2163,24 @@ CONTRIBUTIONS = Check(
             lambda heads, w_o: _right(heads, w_o).movedim(1, -1),
             "Los números están bien, pero la dimensión de cabezas ha quedado la última. Apílalas en la 1, justo "
             "después del lote.",
+        ),
+        KnownMistake(
+            "sin w_o",
+            lambda heads, w_o: heads,
+            "Devuelves las cabezas tal como llegan, con d columnas, y `w_o` no se usa. Lo que se escribe en el flujo "
+            "residual sale de multiplicar por ella.",
+        ),
+        KnownMistake(
+            "cada una en su sitio, sin w_o",
+            _placed_without_w_o,
+            "Pones cada cabeza en su sitio de la concatenación, con ceros en el de las demás. Falta multiplicar eso "
+            "por `w_o`.",
+        ),
+        KnownMistake(
+            "la tira según el lote",
+            lambda heads, w_o: heads @ _blocks(w_o, heads)[: heads.shape[0], None],
+            "La tira de `w_o` depende de la frase del lote y no de la cabeza. El lote es la dimensión 0 y las cabezas, "
+            "la 1: recorre las cabezas.",
         ),
         KnownMistake(
             "norma de cada contribución",

@@ -65,6 +65,12 @@ def number(value) -> int | float | None:
     return int(value) if isinstance(value, int) else float(value)
 
 
+def unpacked(value, expected):
+    """Si se piden varios números, un tensor o un array de una dimensión vale como la tupla de los suyos."""
+    several = isinstance(expected, tuple | list) and all(number(item) is not None for item in expected)
+    return value.tolist() if several and isinstance(value, Tensor | np.ndarray) and value.ndim == 1 else value
+
+
 def equal(mine, kept) -> bool:
     """¿Sigue siendo igual una entrada?"""
     if isinstance(kept, Tensor):
@@ -90,6 +96,7 @@ def difference(value, expected, *, like_mistake: bool = False) -> str | None:
     Con `like_mistake` se compara con lo que devuelve un error conocido: un NaN es igual a otro NaN.
     """
     if isinstance(expected, tuple | list):
+        value = unpacked(value, expected)
         if not isinstance(value, tuple | list) or len(value) != len(expected):
             return "tipo"
         pairs = zip(value, expected, strict=True)

@@ -256,16 +256,18 @@ def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake
     rows = []
     for mistake in check.mistakes:
         theirs = [attempt(check, mistake.answer, call) for call in calls]
-        rows.append(
+        fails = [problem_with(check, t, e) is not None for t, e in zip(theirs, expected, strict=True)]
+        rows.append(  # donde uno acierta y el otro no, no hacen lo mismo; donde aciertan los dos, sí
             [
-                (not problem and not problem_with(check, t, e)) or matches(o, t, mistake)
-                for o, t, e, problem in zip(outcomes, theirs, expected, problems, strict=True)
+                matches(o, t, mistake) if problem and wrong else not problem and not wrong
+                for o, t, problem, wrong in zip(outcomes, theirs, problems, fails, strict=True)
             ]
         )
         if all(rows[-1]):
             return mistake
     for mistake, answer in check.combined():
-        if all(matches(o, attempt(check, answer, call), mistake) for o, call in zip(outcomes, calls, strict=True)):
+        alone = replace(mistake, error="")  # aquí un error distinto es otra cosa
+        if all(matches(o, attempt(check, answer, call), alone) for o, call in zip(outcomes, calls, strict=True)):
             return replace(mistake, hint=f"{mistake.hint} {hints.NOT_ALONE}")
     wrong = [i for i, problem in enumerate(problems) if problem and isinstance(outcomes[i], Returned)]
     explained = [sum(row[i] for i in wrong) for row in rows]

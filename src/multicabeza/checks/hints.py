@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 import torch
 from torch import Tensor
 
-from .compare import UNREADABLE, difference, kind
+from .compare import UNREADABLE, difference, kind, unpacked
 
 TORCH_CHANGED = (
     "En esta sesión las funciones de torch ya no calculan lo que deben: alguna celda ha sustituido una de ellas. "
@@ -38,8 +38,16 @@ ADVICE = (
     (
         r"shapes cannot be multiplied|size mismatch|must match|doesn't match|Expected size|cannot be broadcast|"
         r"does not broadcast|expanded size|is invalid for input of size|dot : expected|at least 2 dimensions|"
-        r"[1-9]-?D tensor|of the mask|only supported on matrices",
+        r"[1-9]-?D tensor|of the mask|only supported on matrices|don't multiply up to",
         "Hay dos formas que no encajan: escribe junto a cada línea la forma de cada tensor y busca la que falla.",
+    ),
+    (
+        r"must be tuple of ints|but got float|'float' object cannot be interpreted|must be .*ints?, not float",
+        "Ahí hace falta un entero y llega un número real: la división «/» siempre da un real; la entera es «//».",
+    ),
+    (
+        r"size and stride",
+        "Después de trasponer, los números ya no están seguidos en memoria y `view` no puede releerlos: usa `reshape`.",
     ),
     (
         r"used as indices",
@@ -295,7 +303,7 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
         return another_error(outcome, expected, at)
     if isinstance(outcome, Raised):
         return error(outcome, at)
-    value, which = outcome.value, "El resultado"
+    value, which = unpacked(outcome.value, expected), "El resultado"
     if isinstance(expected, tuple):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
             return not_a_tuple(value, len(expected))
