@@ -1646,11 +1646,12 @@ def head_rows(
             )
     if not maps:
         raise ValueError("«panels» está vacío: hace falta al menos un modelo.")
-    left, row, top = 1.3, 0.27, 0.82 + _title_room(title)
+    left, row = 1.3, 0.27
+    top = max(0.82, 0.066 * max(map(len, labels)) + 0.2) + _title_room(title)  # las palabras van inclinadas
     gap, heading = 0.07, 0.42  # entre consultas; para el título de un panel
     rows = sum(len(queries) * (row * len(weights) + gap) for weights in maps.values())
     height = top + rows + heading * len(maps)
-    cell = (WIDTH - left - 0.18) / len(labels)
+    cell = (WIDTH - left - 0.33) / len(labels)
     figure = new_figure(WIDTH, height, layout="none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
@@ -1876,11 +1877,13 @@ def query_stems(
         tall = row >= 0.05
         axes.plot(places[tall], row[tall], "osD^"[i], color=HEAD_COLORS[i], markersize=7, zorder=4)
         axes.plot([], [], "osD^"[i] + "-", color=HEAD_COLORS[i], label=f"cabeza {i}")
-    for level, (name, place) in enumerate(sorted((marks or {}).items(), key=lambda mark: mark[1])):
+    level, last = 0, -n
+    for name, place in sorted((marks or {}).items(), key=lambda mark: mark[1]):
+        level, last = (1 - level if place - last < 0.3 * n else 0), place  # los nombres que se pisarían, a dos alturas
         axes.axvline(place, color=MUTED, linewidth=1.3, linestyle=(0, (1, 2)), zorder=1)
         side = "right" if place > 0.8 * n else "left" if place < 0.2 * n else "center"
         axes.annotate(
-            name, (place, 1), xycoords=("data", "axes fraction"), xytext=(0, 4 + 13 * (level % 2)),
+            name, (place, 1), xycoords=("data", "axes fraction"), xytext=(0, 4 + 13 * level),
             textcoords="offset points", ha=side, va="bottom", fontsize=10,
         )  # fmt: skip
     axes.set(xlim=(-1, n), ylim=(0, 1), xlabel=xlabel, ylabel="peso")
