@@ -48,14 +48,15 @@ def _right_only_at(position: int):
 
     def seen(value):
         mine = _numbers(value)
-        return len(mine) == 2 and [mine[0] == 64, mine[1] == 128] == [position == 0, position == 1]
+        finite = len(mine) == 2 and all(map(math.isfinite, mine))
+        return finite and [mine[0] == 64, mine[1] == 128] == [position == 0, position == 1]
 
     return seen
 
 
 def _both_wrong(value) -> bool:
     mine = _numbers(value)
-    return len(mine) == 2 and all(math.isfinite(x) for x in mine) and mine[0] != 64 and mine[1] != 128
+    return len(mine) == 2 and all(map(math.isfinite, mine)) and mine[0] != 64 and mine[1] != 128
 
 
 HEAD_DIMS = Check(
@@ -640,35 +641,35 @@ SPLIT = Check(
             _splits_positions,
             "Repartes los tokens entre las cabezas. Toda cabeza ve todos los tokens; lo que se divide es la última "
             "dimensión, la anchura.",
-            error="no divide|ValueError",
+            error="^ValueError(?!.*to unpack)",
         ),
         KnownMistake(
             "siempre ValueError",
             _always_refuses,
             "Lanzas ValueError con todas las entradas. Mira la condición: es el resto, con «%», de la anchura entre el "
             "número de cabezas, en ese orden.",
-            error="^ValueError",
+            error="^ValueError(?!.*to unpack)",
         ),
         KnownMistake(
             "comprobar la dimensión 1",
             _checks_dimension_1,
             "Miras la dimensión 1 para saber si el reparto es exacto: sin lote es la anchura, y con lote, otra cosa. "
             "La anchura es siempre la última, la -1.",
-            error="^ValueError|^RuntimeError",
+            error="^ValueError(?!.*to unpack)|^RuntimeError",
         ),
         KnownMistake(
             "comprobar las posiciones",
             _checks_positions,
             "Lanzas ValueError según el número de tokens, y ese no se reparte. La condición mira la última dimensión "
             "de `x`: su resto al dividir entre `num_heads`.",
-            error="^ValueError|is invalid for input of size",
+            error="^ValueError(?!.*to unpack)|is invalid for input of size",
         ),
         KnownMistake(
             "condición al revés",
             _refuses_everything,
             "Lanzas ValueError justo cuando el reparto es exacto: la condición está al revés. El resto de la división "
             "es 0 cuando todo va bien.",
-            error="^ValueError",
+            error="^ValueError(?!.*to unpack)",
         ),
         KnownMistake(
             "sin comprobar",
@@ -861,7 +862,8 @@ MERGE = Check(
         KnownMistake(
             "resultado traspuesto",
             lambda x: _merge(x).mT,
-            "La cuenta está bien y llega traspuesta, con los tokens en columnas. Quita la última trasposición.",
+            "Las cabezas están bien unidas, pero los tokens quedan en columnas. Quita la última trasposición: una fila "
+            "por token.",
         ),
         KnownMistake(
             "la primera cabeza",
@@ -1303,16 +1305,10 @@ LAYER_MISTAKES = (
     ),
     # Puntuar.
     KnownMistake(
-        ".T en las claves",
-        _Layer(compare=lambda query, key: query @ key.permute(3, 2, 1, 0)),
-        "Al puntuar las formas no encajan: `.T` da la vuelta a las cuatro dimensiones de las claves. Usa `.mT`, que "
-        "intercambia las dos últimas.",
-    ),
-    KnownMistake(
-        "transpose(1, 2) en las claves",
+        "otras dimensiones de las claves",
         _Layer(compare=lambda query, key: query @ key.transpose(1, 2)),
-        "Al puntuar las formas no encajan: en las claves intercambias las dimensiones 1 y 2, que son cabeza y "
-        "posición. Hay que intercambiar las dos últimas, posición y d_k.",
+        "Al puntuar las formas no encajan: en las claves no intercambias las dos últimas dimensiones (`.T` les da la "
+        "vuelta a todas; `transpose(1, 2)` cambia cabeza y posición). Usa `.mT` o `transpose(-2, -1)`.",
     ),
     KnownMistake(
         "claves sin trasponer",
