@@ -3,8 +3,12 @@
 import functools
 import gc
 import inspect
+import itertools
 import math
 import sys
+from collections import namedtuple
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -173,6 +177,73 @@ class CrossAttention(torch.nn.Module):
         return torch.einsum("...ij,...jd->...id", weights, value)
 
 
+def heads_by_block_diagonal(value, weights_1, weights_2):
+    return torch.cat([weights_1, weights_2], dim=1) @ torch.block_diag(value, value)
+
+
+def heads_by_loops(value, weights_1, weights_2):
+    n, d = value.shape
+    output = torch.zeros(n, 2 * d)
+    for head, weights in enumerate([weights_1, weights_2]):
+        for i in range(n):
+            for j in range(n):
+                output[i, head * d : (head + 1) * d] += weights[i, j] * value[j]
+    return output
+
+
+def blended_from_the_larger(weights_1, weights_2):
+    return torch.maximum(weights_1, weights_2) - (weights_1 - weights_2).abs() / 2
+
+
+def swapped_pairs():
+    a, b = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    return (a, b), (b, a)
+
+
+def random_pairs(dtype=torch.float32):
+    a, b, shift = torch.randn(3, 50).to(dtype)
+    return [[a, b], [a + shift, b - shift]]
+
+
+Pairs = namedtuple("Pairs", ["first", "second"])
+
+
+class NotDivisible(ValueError):
+    """Un error propio que también es un ValueError."""
+
+
+def split_or_complain(x, num_heads):
+    try:
+        return x.unflatten(-1, (num_heads, -1)).transpose(-3, -2)
+    except RuntimeError as error:
+        raise NotDivisible("el reparto no es exacto") from error
+
+
+def split_by_chunks(x, num_heads):
+    if x.shape[-1] // num_heads * num_heads != x.shape[-1]:
+        raise ValueError
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=-3)
+
+
+def split_by_slices(x, num_heads):
+    d, rest = divmod(x.shape[-1], num_heads)
+    if rest > 0:
+        raise ValueError(f"sobran {rest} columnas")
+    return torch.stack([x[..., i * d : (i + 1) * d] for i in range(num_heads)], dim=x.dim() - 2)
+
+
+def split_by_numpy(x, num_heads):
+    return torch.from_numpy(np.stack(np.split(x.numpy(), num_heads, axis=-1), axis=-3))  # NumPy lanza el ValueError
+
+
+def merge_by_slices(x):
+    *lead, h, n, d = x.shape
+    output = x.new_zeros(*lead, n, h * d)
+    for i in range(h):
+        output[..., i * d : (i + 1) * d] = x[..., i, :, :]
+    return output
+
+
 UNUSUAL = {
     "1.1": [
         positions_by_loops,
@@ -212,6 +283,56 @@ UNUSUAL = {
     "2.3": [attend_fused, attend_additive, attend_renormalising, attend_where, attend_in_half_at_the_end],
     "2.4": [padding_by_lists, padding_by_cumsum, padding_by_filling],
     "2.5": [cross_by_linear, cross_regrouped, CrossAttention()],
+    "3.1": [
+        heads_by_loops,
+        heads_by_block_diagonal,
+        lambda value, weights_1, weights_2: torch.hstack([weights_1.mm(value), weights_2.mm(value)]).half(),
+        lambda v, a, b: torch.einsum("hij,jd->ihd", torch.stack([a, b]), v).flatten(1),
+        lambda v, a, b: F.pad(a @ v, (0, v.shape[1])) + F.pad(b @ v, (v.shape[1], 0)),
+    ],
+    "3.2": [
+        lambda weights_1, weights_2: torch.lerp(weights_1, weights_2, 0.5),
+        blended_from_the_larger,
+        lambda weights_1, weights_2: torch.stack([weights_1, weights_2]).mean(0),
+        lambda weights_1, weights_2: F.normalize(weights_1 + weights_2, p=1, dim=-1),
+        lambda weights_1, weights_2: torch.logaddexp(weights_1.log(), weights_2.log()).exp() / 2,
+        lambda weights_1, weights_2: ((weights_1 + weights_2) / 2).log().softmax(-1),
+    ],
+    "3.3": [
+        swapped_pairs,
+        random_pairs,
+        lambda: random_pairs(torch.bfloat16),
+        swapped_pairs(),
+        [[torch.tensor([1]), torch.tensor([3])], [torch.tensor([2]), torch.tensor([2])]],
+        torch.stack([torch.eye(3)[:2], torch.eye(3)[:2].flip(0)]),
+        Pairs((torch.zeros(2), torch.zeros(2)), (torch.ones(2).double(), torch.nn.Parameter(-torch.ones(2)))),
+        ((torch.tensor([1e6, 1.0]), torch.tensor([1e6, 3.0])), (torch.tensor([1e6, 0.0]), torch.tensor([1e6, 4.0]))),
+        ((torch.tensor([0.1 + 0.2]), torch.tensor([0.3])), (torch.tensor([0.6]), torch.tensor([0.0]))),
+    ],
+    "4.1": [
+        lambda: [1024 // h for h in (16, 8)],
+        (64, 128),
+        (64.0, 128.0),
+        torch.tensor([64, 128]),
+        (torch.tensor(64), torch.tensor([128.0])),
+        np.array([64, 128]),
+        (np.int64(64), np.float32(128)),
+        (Fraction(1024, 16), Decimal(128)),
+    ],
+    "4.2": [
+        split_by_slices,
+        split_or_complain,
+        split_by_chunks,
+        split_by_numpy,
+        lambda x, h: x.mT.unflatten(-2, (h, -1)).mT if x.shape[-1] % h == 0 else [].index(h),
+    ],
+    "4.3": [
+        merge_by_slices,
+        lambda x: torch.cat(x.unbind(-3), dim=-1),
+        lambda x: x.mT.flatten(-3, -2).mT,
+        lambda x: torch.einsum("...hnd->...nhd", x).reshape(*x.shape[:-3], x.shape[-2], -1),
+        lambda x: x.transpose(-3, -2).contiguous().view(*x.shape[:-3], x.shape[-2], -1),
+    ],
 }
 
 # --- Equivocadas, escritas de otra manera -------------------------------------------------------------------------
@@ -247,6 +368,10 @@ def _return_inside_the_loop(n, d_model):
         return table
 
 
+def _t(*numbers):
+    return torch.tensor([float(x) for x in numbers])
+
+
 # El error conocido que hay detrás de cada una.
 VARIANTS = [
     ("1.1", _return_inside_the_loop, "return dentro del bucle"),
@@ -272,6 +397,40 @@ VARIANTS = [
         lambda xd, xe, wq, wk, wv: torch.softmax(xd @ wq @ (xe @ wk).T / wq.shape[1] ** 0.5, -1) @ (xe @ wv),
         ".T",
     ),
+    ("3.1", lambda v, a, b: torch.stack((a @ v, b @ v)).reshape(len(v), -1), "reshape que mezcla tokens"),
+    ("3.1", lambda v, a, b: torch.cat([a, b]) @ v, "una debajo de otra"),
+    ("3.1", lambda v, a, b: torch.cat([(v.mT @ a).mT, (v.mT @ b).mT], -1), "pesos traspuestos"),
+    ("3.1", lambda v, a, b: [a @ v, b @ v], "dos resultados"),
+    ("3.2", lambda a, b: torch.softmax((a.log() + b.log()) / 2, -1), "media geométrica normalizada"),
+    ("3.2", lambda a, b: torch.where(a > b, a, b), "máximo"),
+    ("3.2", lambda a, b: F.normalize(a + b, dim=-1), "filas que no suman 1"),
+    ("3.2", lambda a, b: a @ b.mT / 3, "filas que no suman 1"),
+    ("3.3", ((1, 3), (2, 2)), "números"),
+    ("3.3", ((torch.tensor(1.0), torch.tensor(3.0)), (torch.tensor(2.0), torch.tensor(2.0))), "números"),
+    ("3.3", torch.ones(2, 2), "una sola pareja"),
+    ("3.3", torch.ones(2, 2, 3), "la misma pareja"),
+    ("3.3", ((_t(1, 2), _t(3, 4)), (_t(1, 2) + 1e-6, _t(3, 4))), "la misma pareja"),
+    ("3.3", ((_t(1, 2), _t(3, 4)), (_t(1, 2) + 1e-6, _t(3, 4) - 1e-6)), "la misma pareja"),
+    ("3.3", ((_t(1, 2), _t(3, 4)), (_t(1, 2) + 2e-4, _t(3, 4))), "medias distintas"),
+    ("3.3", ((_t(1, 2), _t(3, 4)), (_t(1, 2, 3), _t(3, 4))), "longitudes distintas"),
+    ("3.3", ((_t(1, 2), _t(3, 4)), (_t(1, math.nan), _t(3, 4))), "no finitos"),
+    ("3.3", ((_t(1, 2)[None], _t(3, 4)), (_t(3, 4), _t(1, 2)[None])), "más de una dimensión"),
+    ("3.3", swapped_pairs()[:1], "otra estructura"),
+    ("3.3", {"a": 1}, "otra estructura"),
+    ("3.3", tuple, "otra estructura"),
+    ("4.1", torch.tensor([128, 64]), "orden cambiado"),
+    ("4.1", lambda: 1024 / 16 and 1024 / 8, "un solo número"),
+    ("4.1", "64, 128", "textos"),
+    ("4.1", {64, 128}, "un diccionario"),
+    ("4.1", (64, 128, 256), "otra cantidad"),
+    ("4.1", np.array([64, 127]), "el segundo mal"),
+    ("4.1", (1024 // 12, 128), "el primero mal"),
+    ("4.2", lambda x, h: torch.stack(x.chunk(h, -1), -3), "sin comprobar"),
+    ("4.2", lambda x, h: x.view(*x.shape[:-2], h, x.shape[-2], x.shape[-1] // h), "view sin trasponer"),
+    ("4.2", lambda x, h: torch.stack([x[..., i::h] for i in range(h)], -3), "columnas salteadas"),
+    ("4.3", lambda x: torch.cat(x.unbind(-3), -2), "una fila por cabeza y token"),
+    ("4.3", lambda x: x.view(*x.shape[:-3], x.shape[-2], -1), "reshape directo"),
+    ("4.3", lambda x: torch.stack(x.unbind(-3), -1).flatten(-2), "columnas salteadas"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -293,6 +452,20 @@ LOOKALIKES = [
     ),
     ("2.3", lambda q, k, v, mask=None: (lambda b, n, d: v)(*q.shape), "Llámala tú"),
     ("2.4", lambda lengths, n: 1 - UNUSUAL["2.4"][0](lengths, n), "se niega con «~»"),
+    ("3.1", lambda v, a, b: torch.cat([a @ v, b @ v], -1).relu(), "no los valores"),
+    ("3.1", lambda v, a, b: torch.cat([a @ v, b @ v], -1)[None], "tiene la forma"),
+    ("3.1", lambda v, a, b: torch.cat([a @ v, (a + b) / 2 @ v], -1), "no los valores"),
+    ("3.2", lambda a, b: 0.6 * a + 0.4 * b, "no los valores"),
+    ("3.2", lambda a, b: ((a + b) / 2).tolist(), "lista de Python"),
+    ("4.1", (True, False), "un booleano"),
+    ("4.1", lambda: (64, math.nan), "es nan"),
+    ("4.1", lambda: (1024 / 16)(1024 / 8), "not callable"),
+    ("4.2", lambda x, h: x.unflatten(-1, (h, -1)).transpose(-3, -2).roll(1, -1), "no los valores"),
+    ("4.2", lambda x, h: "no" if x.shape[-1] % h else split_by_chunks(x, h), "devuelve un resultado"),
+    ("4.2", lambda x, h: x.reshape(*x.shape[:-1], h, x.shape[-1] / h).transpose(-3, -2), "la entera es «//»"),
+    ("4.2", lambda x, h: (lambda a, b, c, d, e: x)(*x.shape), "Llámala tú"),
+    ("4.3", lambda x: merge_by_slices(x).roll(1, -1), "no los valores"),
+    ("4.3", lambda x: x.flatten(-3), "tiene la forma"),
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -407,6 +580,12 @@ def by_memory(id):
     return {"recuerda por formas": remember_by_shape(id)}
 
 
+def on_alternate_calls(first, second):
+    """Una función que no devuelve siempre lo mismo."""
+    turns = itertools.cycle([first, second])
+    return lambda: next(turns)()
+
+
 IMPOSTORS = {
     "1.1": {
         "tabla copiada, corta": pasted("1.1", 5, 14),
@@ -439,4 +618,29 @@ IMPOSTORS = {
             (x_encoder @ w_v).mean(-2, keepdim=True).expand(*x_decoder.shape[:-1], -1)
         ),
     },
+    "3.1": {
+        **by_memory("3.1"),
+        "los valores, dos veces": lambda value, weights_1, weights_2: value.repeat(1, 2),
+        "media de los valores": lambda value, weights_1, weights_2: value.mean(0).repeat(len(value), 2),
+    },
+    "3.2": {
+        **by_memory("3.2"),
+        "uniforme": lambda weights_1, weights_2: torch.full_like(weights_1, 1 / len(weights_1)),
+        "identidad": lambda weights_1, weights_2: torch.eye(len(weights_1)),
+    },
+    "3.3": {
+        "unas veces sí y otras no": on_alternate_calls(swapped_pairs, lambda: (swapped_pairs()[0],) * 2),
+        "listas que lo parecen": lambda: [[[1.0], [2.0]], [[2.0], [1.0]]],
+        "infinitos iguales": lambda: ((_t(math.inf), _t(0)), (_t(0), _t(math.inf))),
+    },
+    "4.1": {
+        "números sueltos": lambda: 64,
+        "iguala a todo": lambda: (EqualToEverything(), EqualToEverything()),
+        "tensor que miente": lambda: torch.tensor([1, 2]).as_subclass(Liar),
+    },
+    "4.2": {
+        **by_memory("4.2"),
+        "siempre ValueError": lambda x, num_heads: [].index(x),
+    },
+    "4.3": {**by_memory("4.3"), "media repetida": lambda x: x.mean(-3).repeat(*[1] * (x.dim() - 2), x.shape[-3])},
 }

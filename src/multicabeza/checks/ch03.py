@@ -652,7 +652,7 @@ def _different(condition):
 
 
 def _close(x, y):
-    return torch.allclose(x, y, rtol=1e-4, atol=1e-6)
+    return torch.allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
 def _t(*numbers):
@@ -779,8 +779,8 @@ PAIRS = Check(
         KnownMistake(
             "proporcionales",
             lambda: ((_t(1, 0), _t(0, 1)), (_t(2, 0), _t(0, 2))),
-            "Una pareja es la otra multiplicada por un número, y la media queda multiplicada también. Si a un valor le "
-            "sumas algo, ¿qué tiene que pasarle al otro para que la media no se mueva?",
+            "Una pareja es la otra multiplicada por un número, y la media queda multiplicada también. Busca un cambio "
+            "que se compense: lo que sumes a un valor, quítaselo al otro.",
             seen=_different(lambda a, b, c, d: _proportional(torch.cat([a, b]), torch.cat([c, d]))),
         ),
         KnownMistake(
