@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from multicabeza.toys import coreference, leak, lookup, pronouns, saturation, two_things
+from multicabeza.toys import coreference, depth, leak, lookup, pronouns, saturation, two_things
 from multicabeza.toys.intervals import t_interval, t_quantile, wilson_interval
 from multicabeza.toys.training import steps
 
@@ -584,3 +584,96 @@ def test_coreference_learns():
 def test_gather_keeps_the_paths():
     rows = [{"a": {"b": 0.123456}, "c": [[0.111111]], "d": "x"}, {"a": {"b": 1.0}, "c": [[0.2]], "d": "y"}]
     assert coreference.gather(rows) == {"a": {"b": [0.1235, 1.0]}, "c": [[[0.1111]], [[0.2]]], "d": ["x", "y"]}
+
+
+# --- Pilas con y sin residual ----------------------------------------------------------------------------------------
+
+
+def test_arms_share_weights_and_differ_in_the_sum():
+    """Un bloque de cada variante, con los mismos pesos, contra las tres fórmulas escritas a mano."""
+    blocks = {arm: depth.new_stack(1, arm, seed=3).blocks[0] for arm in depth.ARMS}
+    x = torch.randn(2, 5, depth.D_MODEL, generator=torch.Generator().manual_seed(0))
+    reference = blocks["none"]
+    for block in blocks.values():
+        assert all(torch.equal(a, b) for a, b in zip(block.parameters(), reference.parameters(), strict=True))
+
+    def normed(y):  # una LayerNorm recién nacida
+        return (y - y.mean(-1, keepdim=True)) / (y.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+
+    expected = {"none": x, "post": x, "pre": x}
+    for piece in (reference.attention, reference.mlp):
+        none, post, pre = expected.values()
+        expected = {"none": normed(piece(none)), "post": normed(post + piece(post)), "pre": pre + piece(normed(pre))}
+    for arm, block in blocks.items():
+        assert torch.allclose(block(x), expected[arm], atol=1e-5), arm
+    assert not torch.allclose(expected["none"], expected["post"], atol=0.1)
+
+
+def test_stack_starts_as_xavier():
+    """Cada matriz d×d con varianza 1/d, también W^Q, W^K y W^V, que viven apiladas; y los sesgos, a 0."""
+    block = depth.new_stack(1, "pre", seed=0).blocks[0]
+    for weight in (*block.attention.qkv_proj.weight.chunk(3), block.attention.out_proj.weight):
+        assert weight.var().item() == pytest.approx(1 / depth.D_MODEL, rel=0.15)
+    assert not block.attention.qkv_proj.bias.any()
+    assert not block.mlp[0].bias.any()
+
+
+def test_spread_by_hand():
+    distinct = torch.tensor([[[1.0, 0], [-1, 0]]])  # la media es 0: todo es propio
+    half = torch.tensor([[[2.0, 0], [0, 0]]])  # media (1, 0): propio √2 de 2
+    assert depth.spread(distinct) == pytest.approx(1)
+    assert depth.spread(torch.ones(1, 3, 4)) == 0
+    assert depth.spread(torch.cat([distinct, half])) == pytest.approx((1 + 2**0.5 / 2) / 2)
+
+
+def test_tokens_collapse_without_the_sum():
+    births = {arm: depth.at_birth(6, arm, seed=4) for arm in depth.ARMS}
+    assert len(births["pre"].spread) == 7
+    assert len(births["pre"].gradient) == 6
+    starts = {birth.spread[0] for birth in births.values()}
+    assert len(starts) == 1 and starts.pop() > 0.8  # noqa: PT018
+    assert births["none"].spread[-1] < 1e-9 < births["post"].spread[-1] < births["pre"].spread[-1]
+
+
+def test_at_birth_measures_the_second_matrix_of_each_mlp():
+    model = depth.new_stack(3, "post", seed=6).double()
+    symbols, answers = depth.sample_sequences(depth.BATCH, torch.Generator().manual_seed(1_006))
+    loss = torch.nn.functional.cross_entropy(model(symbols).flatten(0, 1), answers.flatten())
+    gradients = torch.autograd.grad(loss, [block.mlp[2].weight for block in model.blocks])
+    measured = depth.at_birth(3, "post", seed=6).gradient
+    assert measured == pytest.approx([gradient.norm().item() for gradient in gradients])
+
+
+def test_answers_are_the_sequence_reversed():
+    symbols, answers = depth.sample_sequences(7, torch.Generator().manual_seed(0))
+    assert symbols.shape == (7, depth.LENGTH)
+    assert answers[:, 0].tolist() == symbols[:, -1].tolist()
+    assert answers.flip(1).tolist() == symbols.tolist()
+
+
+def test_bag_accuracy_is_the_share_of_the_commonest_symbol():
+    symbols, _ = depth.sample_sequences(2_000, torch.Generator().manual_seed(9))
+    shares = [max(row.count(symbol) for symbol in row) / len(row) for row in symbols.tolist()]
+    assert depth.bag_accuracy(5_000) == pytest.approx(sum(shares) / len(shares), abs=0.01)
+
+
+def test_two_blocks_learn_to_reverse():
+    run = depth.train(2, "pre", lr=3e-3, seed=5)
+    assert run.accuracy > 0.9
+    assert len(run.losses) == 300
+    assert run.losses[0] == pytest.approx(math.log(10), abs=0.6)
+
+
+def test_warmup_starts_with_a_smaller_rate(monkeypatch):
+    """Con calentamiento, la tasa sube en línea recta y se queda; sin él, es siempre la misma."""
+    rates = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
+    depth.train(1, "pre", lr=0.01, warmup=4, num_steps=6)
+    depth.train(1, "pre", lr=0.01, num_steps=2)
+    assert rates == pytest.approx([0.0025, 0.005, 0.0075, 0.01, 0.01, 0.01, 0.01, 0.01])
+
+
+def test_depth_arm_is_checked():
+    with pytest.raises(ValueError, match="variante"):
+        depth.Block("otra")
