@@ -244,6 +244,163 @@ def merge_by_slices(x):
     return output
 
 
+def layer_by_einsum(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    query, key, value = (torch.einsum("bnd,dhk->bhnk", x, w.unflatten(1, (num_heads, -1))) for w in (w_q, w_k, w_v))
+    scores = torch.einsum("bhqk,bhtk->bhqt", query, key) * query.shape[-1] ** -0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, -torch.inf)
+    weights = scores.log_softmax(3).exp()
+    return torch.einsum("bhqt,bhtk,hkd->bqd", weights, value, w_o.unflatten(0, (num_heads, -1)))
+
+
+def layer_by_loop(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    d_k = x.size(2) // num_heads
+    output = torch.zeros_like(x)
+    for tile in (slice(i * d_k, (i + 1) * d_k) for i in range(num_heads)):
+        scores = (x @ w_q[:, tile]) @ (x @ w_k[:, tile]).transpose(1, 2) / math.sqrt(d_k)
+        if mask is not None:
+            scores[:, ~mask] = float("-inf")
+        output += scores.softmax(-1) @ (x @ w_v[:, tile]) @ w_o[tile]
+    return output
+
+
+def layer_fused(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    batch, n, d_model = x.shape
+    query, key, value = (x @ torch.cat([w_q, w_k, w_v], 1)).view(batch, n, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
+    heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    return F.linear(heads.transpose(1, 2).reshape(batch, n, d_model), w_o.T)
+
+
+def layer_of_torch(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    x, d_model = x.transpose(0, 1), x.shape[-1]
+    output, _ = F.multi_head_attention_forward(
+        x, x, x, d_model, num_heads, torch.cat([w_q, w_k, w_v], 1).T, None, None, None, False, 0.0, w_o.T, None,
+        training=False, attn_mask=None if mask is None else ~mask,
+    )  # fmt: skip
+    return output.transpose(0, 1)
+
+
+def layer_with_module(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    module = torch.nn.MultiheadAttention(x.shape[-1], num_heads, bias=False, batch_first=True)
+    with torch.no_grad():
+        module.in_proj_weight.copy_(torch.cat([w_q, w_k, w_v], 1).T)
+        module.out_proj.weight.copy_(w_o.T)
+    return module(x, x, x, attn_mask=None if mask is None else ~mask, need_weights=False)[0]
+
+
+def layer_in_double(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    bias = 0.0 if mask is None else torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
+    x, *weights = (tensor.double() for tensor in (x, w_q, w_k, w_v, w_o))
+    query, key, value = ((x @ w).unflatten(2, (num_heads, -1)).transpose(1, 2) for w in weights[:3])
+    weights_ = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5 + bias, dim=-1)
+    return (weights_ @ value).transpose(1, 2).flatten(2) @ weights[3]
+
+
+def layer_in_place(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    x, w_q = x.clone(), w_q.clone().div_(math.sqrt(x.shape[-1] // num_heads))
+    query, key, value = ((x @ w).unflatten(-1, (num_heads, -1)).transpose(1, 2) for w in (w_q, w_k, w_v))
+    scores = query @ key.mT
+    if mask is not None:
+        scores.add_((1 - mask.float()).mul_(-1e9))
+    return x.copy_(scores.softmax(-1).matmul(value).transpose(1, 2).flatten(2)).matmul(w_o)
+
+
+def layer_by_circuits(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """Por cabeza, una matriz QK y una OV: no se divide nada."""
+    by_columns = [w.unflatten(1, (num_heads, -1)) for w in (w_q, w_k, w_v)]
+    qk = torch.einsum("dhk,ehk->hde", by_columns[0], by_columns[1])
+    ov = torch.einsum("dhk,hke->hde", by_columns[2], w_o.unflatten(0, (num_heads, -1)))
+    scores = torch.einsum("bnd,hde,bme->bhnm", x, qk, x) / math.sqrt(x.shape[-1] / num_heads)
+    if mask is not None:
+        scores = scores + mask.float().log()
+    return torch.einsum("bhnm,bmd,hde->bne", scores.softmax(-1), x, ov)
+
+
+def layer_with_heads_as_batch(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    query, key, value = (torch.cat((x @ w).chunk(num_heads, -1)) for w in (w_q, w_k, w_v))
+    weights = torch.bmm(query, key.mT).div(query.shape[-1] ** 0.5).softmax(-1)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+    return torch.cat(torch.bmm(weights, value).chunk(num_heads), -1) @ w_o
+
+
+class MultiHead(torch.nn.Module):
+    """Un módulo también es una función, y su resultado puede llevar gradiente."""
+
+    def forward(self, x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+        return layer_fused(torch.nn.Parameter(x), w_q, w_k, w_v, w_o, num_heads, mask)
+
+
+LAYERS = [
+    layer_by_einsum,
+    layer_by_loop,
+    layer_fused,
+    layer_of_torch,
+    layer_with_module,
+    layer_in_double,
+    layer_in_place,
+    layer_by_circuits,
+    MultiHead(),
+    lambda *args, **kwargs: layer_fused(*args, **kwargs).half(),
+]
+
+
+def cost_by_formula(d_model, num_heads, n):
+    return {
+        "params": 4 * d_model**2,
+        "flops": 8 * n * d_model**2 + 4 * n**2 * d_model,
+        "score_elements": num_heads * n**2,
+    }
+
+
+def cost_head_by_head(d_model, num_heads, n):
+    d_k, cost = d_model / num_heads, dict.fromkeys(("score_elements", "flops", "params"), 0)
+    for _ in range(num_heads):
+        cost["params"] += 3 * d_model * d_k + d_k * d_model
+        cost["flops"] += 4 * 2 * n * d_model * d_k + 2 * n * d_k * n + 2 * n * n * d_k
+        cost["score_elements"] += n * n
+    return cost
+
+
+def cost_by_counting(d_model, num_heads, n):
+    module = torch.nn.MultiheadAttention(d_model, num_heads, bias=False)
+    products = [(n, d_model, d_model)] * 4 + [(n, d_model // num_heads, n), (n, n, d_model // num_heads)] * num_heads
+    return {
+        "params": torch.tensor(sum(p.numel() for p in module.parameters())),
+        "flops": np.float32(sum(2 * m * k * p for m, k, p in products)),
+        "score_elements": np.int32(torch.empty(num_heads, n, n).numel()),
+    }
+
+
+def contributions_by_slices(heads, w_o):
+    d = heads.shape[-1]
+    return torch.stack([heads[:, i] @ w_o[i * d : (i + 1) * d] for i in range(heads.shape[1])], dim=1)
+
+
+def contributions_by_zeroing(heads, w_o):
+    """La concatenación con las demás cabezas a cero, por W^O entera."""
+    batch, h, n, d = heads.shape
+    output = torch.zeros(batch, h, n, w_o.shape[1])
+    for i in range(h):
+        concat = torch.zeros(batch, n, h * d)
+        concat[..., i * d : (i + 1) * d] = heads[:, i]
+        output[:, i] = concat @ w_o
+    return output
+
+
+def contributions_by_difference(heads, w_o):
+    """La salida de la capa menos la salida sin esa cabeza (que se anula y se repone)."""
+    output = lambda: heads.double().transpose(1, 2).flatten(2) @ w_o.double()  # noqa: E731
+    whole, found = output(), []
+    for i in range(heads.shape[1]):
+        kept = heads[:, i].clone()
+        heads[:, i] = 0
+        found.append(whole - output())
+        heads[:, i] = kept
+    return torch.stack(found, dim=1)
+
+
 UNUSUAL = {
     "1.1": [
         positions_by_loops,
@@ -333,6 +490,22 @@ UNUSUAL = {
         lambda x: torch.einsum("...hnd->...nhd", x).reshape(*x.shape[:-3], x.shape[-2], -1),
         lambda x: x.transpose(-3, -2).contiguous().view(*x.shape[:-3], x.shape[-2], -1),
     ],
+    "4.4": LAYERS,
+    "4.5": [
+        cost_by_formula,
+        cost_head_by_head,
+        cost_by_counting,
+        lambda d, h, n: {k: Fraction(v) for k, v in reversed(cost_by_formula(d, h, n).items())},
+    ],
+    "4.6": LAYERS,
+    "4.7": [
+        contributions_by_slices,
+        contributions_by_zeroing,
+        contributions_by_difference,
+        lambda heads, w_o: torch.einsum("bhnd,hdm->bhnm", heads, w_o.view(heads.shape[1], heads.shape[3], -1)),
+        lambda heads, w_o: (heads[..., None] * w_o.unflatten(0, (heads.size(1), 1, -1))).sum(-2).bfloat16(),
+        lambda x, w: torch.stack([h @ rows for h, rows in zip(x.unbind(1), w.split(x.shape[-1]), strict=True)], 1),
+    ],
 }
 
 # --- Equivocadas, escritas de otra manera -------------------------------------------------------------------------
@@ -370,6 +543,31 @@ def _return_inside_the_loop(n, d_model):
 
 def _t(*numbers):
     return torch.tensor([float(x) for x in numbers])
+
+
+def _module_with_mask_as_it_comes(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    return layer_with_module(x, w_q, w_k, w_v, w_o, num_heads, None if mask is None else ~mask)
+
+
+def _scaled_twice(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    return layer_fused(x, w_q / math.sqrt(x.shape[-1] // num_heads), w_k, w_v, w_o, num_heads, mask)
+
+
+def _fused_before_transposing(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    query, key, value = ((x @ w).unflatten(-1, (num_heads, -1)) for w in (w_q, w_k, w_v))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask).flatten(2) @ w_o
+
+
+def _two_views(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """Dos fallos: divide y junta sin trasponer."""
+    batch, n, d_model = x.shape
+    query, key, value = ((x @ w).view(batch, num_heads, n, -1) for w in (w_q, w_k, w_v))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask).reshape(batch, n, d_model) @ w_o
+
+
+def _heads_of(x, w_q, w_k, w_v, num_heads, mask):
+    query, key, value = ((x @ w).unflatten(-1, (num_heads, -1)).transpose(1, 2) for w in (w_q, w_k, w_v))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
 # El error conocido que hay detrás de cada una.
@@ -431,6 +629,34 @@ VARIANTS = [
     ("4.3", lambda x: torch.cat(x.unbind(-3), -2), "una fila por cabeza y token"),
     ("4.3", lambda x: x.view(*x.shape[:-3], x.shape[-2], -1), "reshape directo"),
     ("4.3", lambda x: torch.stack(x.unbind(-3), -1).flatten(-2), "columnas salteadas"),
+    ("4.4", _module_with_mask_as_it_comes, "polaridad al revés"),
+    ("4.4", lambda x, *w, mask=None: layer_with_module(x, *w), "máscara ignorada"),
+    ("4.4", lambda x, q, k, v, o, h, mask=None: layer_fused(x, q.T, k.T, v.T, o.T, h, mask), "matrices traspuestas"),
+    ("4.4", _scaled_twice, "entre d_k"),
+    ("4.4", _fused_before_transposing, "cabezas entre sí"),
+    ("4.4", _two_views, "view sin trasponer al dividir"),
+    (
+        "4.4",
+        lambda x, q, k, v, o, h, mask=None: torch.stack([*_heads_of(x, q, k, v, h, mask).unbind(1)], -1).flatten(2) @ o,
+        "cabezas entrelazadas al juntar",
+    ),
+    (
+        "4.4",
+        lambda x, q, k, v, o, h, mask=None: torch.cat(_heads_of(x, q, k, v, h, mask).unbind(1), 1) @ o,
+        "w_o antes de juntar",
+    ),
+    (
+        "4.5",
+        lambda d, h, n: {**cost_by_formula(d, h, n), "params": 12 * h * d * d // 3},
+        "parámetros por cabeza entera",
+    ),
+    (
+        "4.5",
+        lambda d, h, n: {**cost_by_formula(d, 1, n), "flops": 4 * n * d * d + 2 * n * n * d},
+        "FLOPs: multiplicaciones",
+    ),
+    ("4.7", lambda heads, w_o: heads.transpose(1, 2).flatten(2) @ w_o, "ya sumadas"),
+    ("4.7", lambda heads, w_o: torch.stack(contributions_by_slices(heads, w_o).unbind(1)), "cabezas delante del lote"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -459,13 +685,26 @@ LOOKALIKES = [
     ("3.2", lambda a, b: ((a + b) / 2).tolist(), "lista de Python"),
     ("4.1", (True, False), "un booleano"),
     ("4.1", lambda: (64, math.nan), "es nan"),
-    ("4.1", lambda: (1024 / 16)(1024 / 8), "not callable"),
+    ("4.1", lambda: [1024 // h for h in 16], "not iterable"),
     ("4.2", lambda x, h: x.unflatten(-1, (h, -1)).transpose(-3, -2).roll(1, -1), "no los valores"),
     ("4.2", lambda x, h: "no" if x.shape[-1] % h else split_by_chunks(x, h), "devuelve un resultado"),
     ("4.2", lambda x, h: x.reshape(*x.shape[:-1], h, x.shape[-1] / h).transpose(-3, -2), "la entera es «//»"),
     ("4.2", lambda x, h: (lambda a, b, c, d, e: x)(*x.shape), "Llámala tú"),
     ("4.3", lambda x: merge_by_slices(x).roll(1, -1), "no los valores"),
     ("4.3", lambda x: x.flatten(-3), "tiene la forma"),
+    ("4.4", lambda x, *w, mask=None: layer_fused(x.relu(), *w, mask), "no los valores"),
+    ("4.4", lambda x, *w, mask=None: (layer_fused(x, *w, mask), x), "devuelve 2 cosas"),
+    ("4.4", lambda x, *w, mask=None: w[3] @ layer_fused(x, *w, mask), "formas que no encajan"),
+    ("4.4", lambda x, q, k, v, o, h, mask=None: (x @ q).unflatten(-1, (8, -1)), "formas que no encajan"),
+    ("4.5", lambda d, h, n: tuple(cost_by_formula(d, h, n).values()), "es una tupla y se esperaba un diccionario"),
+    ("4.5", lambda d, h, n: {"params": 4 * d * d, "flops": 0}, "se piden params, flops, score_elements"),
+    ("4.5", lambda d, h, n: {**cost_by_formula(d, h, n), "d_k": d // h}, "tiene las claves"),
+    ("4.5", lambda d, h, n: {**cost_by_formula(d, h, n), "flops": True}, "«flops» es un booleano"),
+    ("4.5", lambda d, h, n: {**cost_by_formula(d, h, n), "params": "4d²"}, "«params» es un texto"),
+    ("4.5", lambda d, h, n: {**cost_by_formula(d, h, n), "flops": n**3}, "«flops» no es el número"),
+    ("4.7", lambda heads, w_o: contributions_by_slices(heads, w_o).softmax(1), "no los valores"),
+    ("4.7", lambda heads, w_o: list(contributions_by_slices(heads, w_o).unbind(1)), "lista de Python"),
+    ("4.7", lambda heads, w_o: heads @ w_o.T.view(heads.shape[1], heads.shape[3], -1), "`reshape`"),
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -481,6 +720,8 @@ def same_shape(id, fill):
 
     def answer(*args, **kwargs):
         result = right_answer(id)(*args, **kwargs)
+        if isinstance(result, dict):
+            return {key: fill(torch.tensor(float(item))) for key, item in result.items()}
         return tuple(fill(r) for r in result) if isinstance(result, tuple) else fill(result)
 
     return answer
@@ -643,4 +884,25 @@ IMPOSTORS = {
         "siempre ValueError": lambda x, num_heads: [].index(x),
     },
     "4.3": {**by_memory("4.3"), "media repetida": lambda x: x.mean(-3).repeat(*[1] * (x.dim() - 2), x.shape[-3])},
+    "4.4": {
+        **by_memory("4.4"),
+        "x por w_o": lambda x, w_q, w_k, w_v, w_o, num_heads, mask=None: x @ w_o,
+        "pesos uniformes": lambda x, w_q, w_k, w_v, w_o, num_heads, mask=None: (
+            (x @ w_v @ w_o).mean(1, keepdim=True).expand_as(x)
+        ),
+        "al azar": lambda x, w_q, w_k, w_v, w_o, num_heads, mask=None: torch.randn(x.shape),
+    },
+    "4.5": {
+        "cuenta copiada, corta": pasted("4.5", 320, 5, 50),
+        "cuenta copiada, larga": pasted("4.5", 176, 8, 400),
+        "ceros con sus claves": lambda d_model, num_heads, n: dict.fromkeys(cost_by_formula(1, 1, 1), 0),
+        "iguala a todo, con sus claves": lambda d_model, num_heads, n: dict.fromkeys(
+            cost_by_formula(1, 1, 1), EqualToEverything()
+        ),
+    },
+    "4.6": {**by_memory("4.6"), "x por w_v y w_o": lambda x, w_q, w_k, w_v, w_o, num_heads, mask=None: x @ w_v @ w_o},
+    "4.7": {
+        **by_memory("4.7"),
+        "solo la forma": lambda heads, w_o: torch.randn(*heads.shape[:3], w_o.shape[1]),
+    },
 }

@@ -103,6 +103,8 @@ def test_lookalike_of_a_mistake_does_not_get_its_hint(id, answer, words):
 def test_hints_are_pairwise_different():
     """No hay dos errores con la misma pista, ni una pista que empiece como otra."""
     for (one, first), (two, second) in combinations(MISTAKES, 2):
+        if first is second:  # 4.6 se corrige con la tabla de 4.4
+            continue
         assert first.hint != second.hint, f"{one}-{first.name} y {two}-{second.name}"
         assert not first.hint.startswith(second.hint)
         assert not second.hint.startswith(first.hint)
@@ -163,7 +165,7 @@ def test_inputs_tell_mistakes_apart(id):
             assert tensor.dtype in {torch.float32, torch.int64, torch.int32, torch.bool}
             size = [n for n in tensor.shape if not (tensor.dtype is torch.bool and n == 1)]
             assert 1 not in size
-            assert len(set(size)) == len(size) or (id in {"2.5", "3.1", "3.2"} and len(size) == 2)
+            assert len(set(size)) == len(size) or (id in {"2.5", "3.1", "3.2", "4.4", "4.6"} and len(size) == 2)
     assert len(sizes) == len(CHECKS[id].cases)
     if any(isinstance(x, torch.Tensor) for call in first for x in call.args):
         assert str(first) != str(second)
