@@ -9,14 +9,15 @@ import random
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
 import multicabeza as mc
-from multicabeza.checks import CHECKS, framework, sandbox
-from tests.checks.answers import UNUSUAL, Labelled
+from multicabeza.checks import CHECKS, compare, framework, sandbox
+from tests.checks.answers import UNUSUAL, Labelled, NotDivisible
 
 right = UNUSUAL["2.1"][4]
 
@@ -145,6 +146,99 @@ def test_reused_output_buffer_passes(capsys):
         return view.copy_(weights)
 
     assert checked("2.1", reuse, capsys).passed
+
+
+# --- Números, diccionarios, valores y errores pedidos -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "problem"),
+    [
+        (64.0, 64, None),
+        (torch.tensor(64), 64, None),
+        (torch.tensor([64.0]), 64, None),
+        (np.float32(301989888), 301989888, None),
+        (Fraction(1, 3), 1 / 3, None),
+        (64 * (1 + 1e-5), 64, "valores"),
+        (10**9 + 1, 10**9, "valores"),
+        (True, 1, "tipo"),
+        (np.bool_(True), 1, "tipo"),
+        (torch.tensor(True), 1, "tipo"),
+        (1, True, "tipo"),
+        ("64", 64, "tipo"),
+        (None, 64, "tipo"),
+        (64 + 0j, 64, "tipo"),
+        (torch.tensor([64, 64]), 64, "tipo"),
+        (float("nan"), 64, "finito"),
+        (float("inf"), 1.5, "finito"),
+        ({"a": 1.0, "b": torch.tensor(2)}, {"a": 1, "b": 2}, None),
+        ({"b": 2, "a": 1}, {"a": 1, "b": 2}, None),
+        ({"a": 1}, {"a": 1, "b": 2}, "claves"),
+        ({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2}, "claves"),
+        ({"a": 1, "b": 3}, {"a": 1, "b": 2}, "valores"),
+        ([("a", 1), ("b", 2)], {"a": 1, "b": 2}, "tipo"),
+        (np.array([1, 2]), (1, 2), None),
+        (torch.tensor([2, 1]), (1, 2), "valores"),
+        (torch.tensor([[1, 2]]), (1, 2), "tipo"),
+        ([1, 2, 3], (1, 2), "tipo"),
+    ],
+)
+def test_numbers_and_dictionaries(value, expected, problem):
+    """De un número no se juzga la clase, salvo que sea un booleano; de un diccionario, tampoco el orden."""
+    assert compare.difference(compare.snapshot(value), expected) == problem
+
+
+def test_value_or_function_that_returns_it(capsys):
+    """Si el ejercicio pide un valor, vale el valor y vale una función sin argumentos que lo devuelve."""
+    for answer in [(64, 128), lambda: (64, 128), functools.partial(tuple, [64, 128])]:
+        assert checked("4.1", answer, capsys).passed
+    assert "un texto" in checked("4.1", "64, 128", capsys).hint
+    assert "pide head_dims()" in checked("4.1", lambda d_model: (64, 128), capsys).hint
+    assert not checked("4.1", tuple, capsys).passed
+
+
+def test_value_that_changes_is_not_right_by_chance(capsys):
+    """El valor se pide dos veces, y las dos tiene que estar bien."""
+    turns = iter([(64, 128), (128, 64)])
+    assert not checked("4.1", lambda: next(turns), capsys).passed
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError, None),
+        (NotDivisible, None),
+        (UnicodeError, None),
+        (AssertionError, "desaparece si Python"),
+        (TypeError, "de otra clase"),
+        (RuntimeError, "no es el ValueError"),
+        (OSError, "se pide lanzar ValueError, y tu función se para"),
+    ],
+)
+def test_requested_error(error, words, capsys):
+    """Donde se pide un ValueError vale cualquiera de su clase, con cualquier mensaje; otro error se explica."""
+
+    def answer(x, num_heads):
+        if x.shape[-1] % num_heads:
+            raise error("no cabe")
+        return UNUSUAL["4.2"][0](x, num_heads)
+
+    result = checked("4.2", answer, capsys)
+    assert result.passed is (words is None)
+    assert result.score == pytest.approx(1 if words is None else 2 / 3)
+    assert words is None or words in result.hint
+
+
+def test_an_error_by_accident_is_not_the_requested_one(capsys):
+    """Un ValueError donde se pide un resultado es un fallo como los demás."""
+
+    def answer(x, num_heads):
+        batch, n, _ = x.shape
+        return UNUSUAL["4.2"][0](x, num_heads).reshape(batch, num_heads, n, -1)
+
+    result = checked("4.2", answer, capsys)
+    assert not result.passed
+    assert "tres nombres" in result.hint
 
 
 # --- Lo que se pasa a check ---------------------------------------------------------------------------------------
