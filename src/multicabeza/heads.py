@@ -552,8 +552,8 @@ def copying_score(
         Olsson et al. (2022), «copying»; el puesto en los logits directos es definición de este libro.
     """
     weights = _check_weights(weights)
-    _check_tensor("written", written)
-    _check_tensor("unembedding", unembedding)
+    for name, x in (("written", written), ("tokens", tokens), ("unembedding", unembedding)):
+        _check_tensor(name, x)
     _check_integer("top", top)
     if written.shape[:-1] != weights.shape[:-1] or unembedding.ndim != 2 or unembedding.shape[1] != written.shape[-1]:
         raise ValueError(
@@ -567,7 +567,7 @@ def copying_score(
     if tokens.min() < 0 or tokens.max() >= vocabulary:
         raise ValueError(
             f"Se esperaban identificadores entre 0 y {vocabulary - 1} (las filas de unembedding) y los hay entre "
-            f"{tokens.min()} y {tokens.max()}. Lo habitual: textos en vez de identificadores, u otra matriz."
+            f"{tokens.min()} y {tokens.max()}. Lo habitual: la matriz de otro modelo."
         )
     attended = weights.argmax(dim=-1)  # (..., h, n)
     wanted = _per_token("tokens", tokens, weights).expand_as(attended).gather(-1, attended)  # (..., h, n)
@@ -751,7 +751,8 @@ def ablate(model: object, heads: Iterable[Pair], *, how: str = "zero") -> Abstra
 
     No cambia nada más: ni los parámetros, ni los pesos de atención de la capa (sí los de las siguientes, que leen otra
     entrada), ni el paso del gradiente. Al salir, también por una excepción, el modelo queda como estaba. Se puede
-    anidar: el bloque interior actúa sobre lo que deja el exterior.
+    anidar: el bloque interior actúa sobre lo que deja el exterior. Ojo: una copia del modelo hecha dentro del bloque se
+    queda con la ablación puesta.
 
     Args:
         model: lo que devuelven `load_bert` y `load_smollm2`; un modelo BERT, LLaMA o GPT-2 de transformers; una
@@ -772,7 +773,9 @@ def ablate(model: object, heads: Iterable[Pair], *, how: str = "zero") -> Abstra
         Michel et al. (2019), §2.3 (una puerta por cabeza); Wang et al. (2023) (por qué la media y no cero).
     """
     if not isinstance(how, str) or how not in _REPLACEMENTS:
-        raise ValueError(f"Se esperaba how = «zero», «mean» o «resample» y llegó {how!r}.")
+        raise ValueError(
+            f"Se esperaba how = «zero», «mean» o «resample» y llegó {how!r}. Lo habitual: el nombre traducido o en mayúsculas."
+        )
     layers = _attention_layers(model)
     chosen = _check_heads(heads, layers)
     return _replacing(layers, chosen, _REPLACEMENTS[how])

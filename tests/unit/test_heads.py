@@ -230,6 +230,13 @@ def test_rare_token_score_with_ties_and_exclusions():
     torch.testing.assert_close(alone, torch.tensor([4 / 5, 0.0]))
 
 
+def test_rare_token_score_counts_each_frequency_once_and_only_if_it_is_kept():
+    to_fifty = one_hot_map([2, 2, 2], 3)[None]
+    assert heads.rare_token_score(to_fifty, [3, 3, 50], num_rarest=2).item() == 1  # 3 y 50 son las dos menores
+    keep = torch.tensor([False, True, True])
+    assert heads.rare_token_score(to_fifty, [3, 3, 50], keep=keep).item() == 0  # aún queda un 3
+
+
 # --- Qué relación sigue ----------------------------------------------------------------------------------------------
 
 
@@ -1051,6 +1058,10 @@ ERRORS = {
     "antes de W^O": (
         lambda: heads.copying_score(randn(2, 5, 4), MAPS, torch.ones(5, dtype=torch.long), randn(9, 8)),
         "output_matrix",
+    ),
+    "textos por identificadores": (
+        lambda: heads.copying_score(randn(2, 5, 8), MAPS, ["la", "la", "la", "la", "la"], randn(9, 8)),
+        "tokens como tensor",
     ),
     "token fuera": (
         lambda: heads.copying_score(randn(2, 5, 8), MAPS, torch.tensor([0, 1, 2, 3, 9]), randn(9, 8)),
