@@ -1058,7 +1058,7 @@ def _cells(axes: Axes, left: float, top: float, faces, size: tuple[float, float]
         for j, face in enumerate(row):
             x, y = left + j * width, top + i * height
             shape = {"facecolor": face or PAPER, "edgecolor": PAPER if face else GRID, "linewidth": 0.9}
-            axes.add_patch(Rectangle((x, y), width, height, zorder=2 if face else 1, **shape))
+            axes.add_patch(Rectangle((x, y), width, height, zorder=2 if face else 1, antialiased=False, **shape))
             if texts is not None and texts[i][j]:
                 ink = _ink_over(to_rgb(face)) if face else MUTED
                 place = {"ha": "center", "va": "center", "zorder": 4}
@@ -1097,7 +1097,7 @@ def head_split(d_model: int, num_heads: int, *, n: int = 4, sliced: bool = False
     side = (WIDTH - 2 * left - 2 * gap) / 3
     cell, head_dim, chosen = side / d_model, d_model // num_heads, n // 2
     colors = [HEAD_COLORS[j // head_dim % len(HEAD_COLORS)] for j in range(d_model)]
-    grey = ["#7d8993"] * d_model
+    grey = [MUTED] * d_model
     figure, axes = _canvas(5.75)
 
     def label(x, y, text, color=INK, **font):
@@ -1138,7 +1138,7 @@ def head_split(d_model: int, num_heads: int, *, n: int = 4, sliced: bool = False
     mini = min(cell, 0.1)
     for i in range(num_heads):
         x, color = left + i * (wide + space), HEAD_COLORS[i % len(HEAD_COLORS)]
-        edge = {"facecolor": _tint(color, 0.12), "edgecolor": color, "linewidth": 1.3, "zorder": 1}
+        edge = {"facecolor": PAPER, "edgecolor": color, "linewidth": 1.5, "zorder": 1}
         axes.add_patch(FancyBboxPatch((x, boxes), wide, tall, "round,pad=0,rounding_size=0.06", **edge))
         name = f"cabeza {i}" if wide > 0.9 else str(i)
         label(x + wide / 2, boxes + 0.15, name, text_color(color), weight="bold")
@@ -1411,7 +1411,9 @@ def contributions(
                 axes.text(at + value / 2, place, spanish_number(value), **ink)
         for sign, end in ends.items():
             end += np.where(np.sign(part) == sign, part, 0)
-    axes.plot(total, places, "D", color=PAPER, markeredgecolor=INK, markeredgewidth=1.8, markersize=8, label="suma")
+    diamond = {"color": PAPER, "markeredgecolor": INK, "markeredgewidth": 1.8, "markersize": 8, "linestyle": "none"}
+    axes.plot(total, places, "D", **diamond, label="suma", clip_on=False, zorder=4)
+    axes.margins(x=0.04)
     axes.axvline(0, color=INK, linewidth=0.9)
     axes.set_yticks(places, components)
     axes.set_ylim(len(components) - 0.45, -0.55)
