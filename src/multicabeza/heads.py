@@ -774,7 +774,8 @@ def ablate(model: object, heads: Iterable[Pair], *, how: str = "zero") -> Abstra
     """
     if not isinstance(how, str) or how not in _REPLACEMENTS:
         raise ValueError(
-            f"Se esperaba how = «zero», «mean» o «resample» y llegó {how!r}. Lo habitual: el nombre traducido o en mayúsculas."
+            f"Se esperaba how = «zero», «mean» o «resample» y llegó {how!r}. "
+            "Lo habitual: el nombre traducido o en mayúsculas."
         )
     layers = _attention_layers(model)
     chosen = _check_heads(heads, layers)

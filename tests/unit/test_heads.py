@@ -132,6 +132,19 @@ def test_divergence_equals_the_mean_of_two_kullback_leibler():
     assert divergence.shape == (2, 5, 5)
 
 
+def test_divergence_of_almost_equal_maps_is_never_negative():
+    """La entropía se resta de otra casi igual: sin cuidado, el redondeo da negativos, y su raíz, NaN."""
+    maps = random_maps(1, 40, causal=False) * (1 + 1e-6 * randn(30, 40, 40, seed=1))
+    assert heads.head_divergence(maps).min() >= 0
+
+
+def test_half_precision_maps_are_averaged_in_float32():
+    weights = random_maps(2, 300).bfloat16()
+    scores = heads.previous_token_score(weights)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, heads.previous_token_score(weights.float()))
+
+
 # --- Qué tokens busca ------------------------------------------------------------------------------------------------
 
 
@@ -1013,7 +1026,8 @@ def test_the_previous_token_head_of_minilm_is_found_among_all():
 
 MAPS = random_maps(2, 5)
 ERRORS = {
-    "puntuaciones": (lambda: heads.previous_token_score(3 * randn(2, 5, 5)), "puntuaciones"),
+    "puntuaciones": (lambda: heads.previous_token_score(0.1 * randn(2, 5, 5)), "puntuaciones"),
+    "puntuaciones positivas": (lambda: heads.previous_token_score(1.1 * torch.ones(2, 5, 5)), "puntuaciones"),
     "NaN": (lambda: heads.attention_entropy(torch.full((2, 2), torch.nan)), "entre 0 y 1"),
     "no es un tensor": (lambda: heads.sink_score([[1.0]]), "tensor de PyTorch"),
     "sin cabezas": (lambda: heads.previous_token_score(MAPS[0]), r"weights\[None\]"),
