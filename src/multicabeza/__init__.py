@@ -21,7 +21,7 @@ _HOME = {
     ),
     "heads": ("ablate",),
     "models": ("load_bert", "load_smollm2"),
-    "views": ("show", "explore", "head_view", "model_view", "predict", "calculator", "claim"),
+    "views": ("show", "explore", "head_view", "model_view", "token_view", "predict", "calculator", "claim"),
     "checks": ("check",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -41,6 +41,8 @@ MAX_EXPLORE_BYTES = 400_000  # lo que puede pesar un bloque de `explore` en la p
 MAX_VIEW_TOKENS = 40  # más no se leen, y el número de líneas crece con el cuadrado
 MAX_VIEW_BYTES = 450_000  # lo que puede pesar una vista en la página
 MAX_LINES = 40_000  # líneas de SVG que una vista dibuja a la vez
+MAX_TOKENS_BYTES = 170_000  # lo que pueden pesar los números de `token_view`; con la figura quieta, unos 200 KB
+MAX_ROLES = 6  # colores de `tokens.css`
 
 D3_URL = "https://cdnjs.cloudflare.com/ajax/libs/d3/5.7.0/d3.min.js"
 JQUERY_URL = "https://cdnjs.cloudflare.com/ajax/libs/jquery/3.6.0/jquery.min.js"
@@ -558,6 +560,13 @@ def _strongest(weights, tokens: list[str]) -> str:
     )
 
 
+def _still(weights, tokens: list[str], which: str) -> tuple[Figure, str, str]:
+    """La figura quieta de unos pesos (n, n), su texto alternativo y lo que dice en palabras."""
+    words = f"El enlace más fuerte de cada token en {which}: {_strongest(weights, tokens)}."
+    alt = f"Mapa de calor de {len(tokens)}×{len(tokens)} pesos: {which}. {words}"
+    return plots.heatmap(weights, tokens, tokens, annotate=False), alt, words
+
+
 def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str, height: int) -> None:
     """El bloque de la página: la figura quieta, el texto, y el documento del marco guardado hasta que haga falta."""
     data = _script_json(frame)
@@ -620,9 +629,7 @@ def head_view(
     which = (
         f"la cabeza {layer}.{heads[0]}" if len(heads) == 1 else f"la media de {len(heads)} cabezas de la capa {layer}"
     )
-    words = f"El enlace más fuerte de cada token en {which}: {_strongest(mean, tokens)}."
-    still = plots.heatmap(mean, tokens, tokens, annotate=False)
-    alt = f"Mapa de calor de {n}×{n} pesos: {which}. {words}"
+    still, alt, words = _still(mean, tokens, which)
     _view("head", title, _frame("head", title, page, tokens, 12), still, alt, words, round(22.5 * n) + 150)
 
 
@@ -672,6 +679,138 @@ def _check_lines(lines: int) -> None:
             f"La vista dibujaría {lines:,} líneas y el límite es {MAX_LINES:,}".replace(",", ".")
             + ": el navegador se atascaría. Elige capas o cabezas (layers=…, heads=…) o acorta la frase."
         )
+
+
+# --- Los pesos de todas las cabezas, sobre la frase --------------------------------------------------------------
+
+_BASE_36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS = [a + b for a in _BASE_36 for b in _BASE_36]  # dos cifras: de 0 a 1295
+
+
+def token_view(
+    attentions, tokens, *, title: str, roles: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    layer: int = 0, head: int = 0, caption: str | None = None,
+) -> None:  # fmt: skip
+    """Todas las cabezas en un mapa; la que se elige tiñe la frase con sus pesos y enseña su mapa n × n.
+
+    El mapa tiene un cuadro por cabeza. Se elige una, y después un token: los demás se tiñen con lo que ese token mira
+    (o con lo que lo miran a él). Vale con el dedo, con el ratón y con el teclado. Sin JavaScript y en papel queda la
+    figura de la cabeza elegida, con sus enlaces en palabras. Los pesos se redondean a milésimas.
+
+    Acepta también un modelo cargado y una frase: `mc.token_view(mc.load_bert(), "The cat sat.", title="…")`.
+
+    Args:
+        attentions: (n_layers, h, n, n), la tupla (1, h, n, n) × n_layers de transformers, o un modelo de `mc.load_…`.
+        tokens: n textos, o la frase si se da un modelo.
+        title: título de la vista.
+        roles: papel → sus cabezas (capa, cabeza), como mucho `MAX_ROLES`; cada papel lleva un color y una letra. Una
+            lista vacía dice que ninguna cabeza lo tiene.
+        layer: capa de la cabeza que se ve al abrir, desde 0.
+        head: esa cabeza, desde 0.
+        caption: pie de figura.
+
+    Raises:
+        ValueError: como `head_view`; además, si alguna fila de pesos no suma 1 (ni es toda ceros), si un papel nombra
+            una cabeza que no existe, o si los números pesan más de `MAX_TOKENS_BYTES`.
+    """
+    title, caption_html = _text(title, "title"), _figcaption(caption)
+    weights, tokens = _attention(attentions, tokens)
+    _check_rows(weights)
+    n_layers, n_heads, n, _ = weights.shape
+    (layer,) = _choice([layer], n_layers, "layer")
+    (head,) = _choice([head], n_heads, "head")
+    roles = _roles(roles, n_layers, n_heads)
+    causal = not weights.triu(1).any()
+    data = _script_json(
+        {"tokens": tokens, "layers": n_layers, "heads": n_heads, "layer": layer, "head": head, "roles": roles,
+         "query": _first_query(weights[layer, head], tokens, causal), "causal": causal,
+         "weights": _pack(weights, causal)}
+    )  # fmt: skip
+    if len(data.encode()) > MAX_TOKENS_BYTES:
+        spent = len(data.encode()) / 1000
+        fit = max((k for k in range(1, n) if 2 * n_layers * n_heads * _kept(k, causal) < MAX_TOKENS_BYTES), default=0)
+        raise ValueError(
+            f"La vista pesa {spent:.0f} KB y el límite es {MAX_TOKENS_BYTES / 1000:.0f} KB: son los pesos de "
+            f"{n_layers * n_heads} cabezas y {n} tokens. Con estas cabezas caben unos {fit} tokens: acorta la frase o "
+            "quédate con las primeras capas, weights[:6]."
+        )
+    still, alt, words = _still(weights[layer, head], tokens, f"la cabeza {layer}.{head}")
+    for name, found in roles:
+        words += f" {name[0].upper()}{name[1:]}: {', '.join(f'{a}.{b}' for a, b in found) or 'ninguna cabeza'}."
+    style, script = _assets("tokens")
+    block = _identifier("tokens", title + words)
+    display(
+        HTML(
+            f'<figure class="mc-tokens mc-fig" id="{block}" aria-labelledby="{block}-t">{style}'
+            f'<p class="mc-tokens-title" id="{block}-t">{html.escape(title)}</p>'
+            f'<div class="mc-tokens-still">{_img(*_png(still), alt)}<p class="mc-tokens-words">{html.escape(words)}</p>'
+            f"<noscript><p>Para ver las demás cabezas hace falta JavaScript.</p></noscript></div>{caption_html}"
+            f'<script type="application/json">{data}</script>{script}</figure>'
+        )
+    )
+
+
+def _kept(n: int, causal: bool) -> int:
+    """Cuántos pesos de un mapa n × n se guardan: si ningún token mira a los de después, solo medio triángulo."""
+    return n * (n + 1) // 2 if causal else n * n
+
+
+def _pack(weights, causal: bool) -> str:
+    """Los pesos en milésimas, dos cifras en base 36 cada uno, por capa, cabeza y fila."""
+    import torch
+
+    n = weights.shape[-1]
+    kept = weights[..., *torch.tril_indices(n, n)] if causal else weights
+    return "".join(_PAIRS[w] for w in kept.mul(1000).round().int().flatten().tolist())
+
+
+def _check_rows(weights) -> None:
+    """Cada fila suma 1, o es toda ceros (una consulta sin ninguna clave)."""
+    sums = weights.sum(-1)
+    wrong = ((sums - 1).abs() > 0.01) & (sums > 0)
+    if wrong.any():
+        a, b, i = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"Cada fila de pesos debe sumar 1; la fila {i} de la cabeza {a}.{b} suma "
+            f"{plots.spanish_number(float(sums[a, b, i]))}. Causa habitual: la softmax en otro eje (usa dim=-1), pesos "
+            "con dropout, o un trozo cortado de otros mayores."
+        )
+
+
+def _roles(roles, n_layers: int, n_heads: int) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Los papeles y sus cabezas, comprobados."""
+    if roles is None:
+        return []
+    if not isinstance(roles, Mapping) or len(roles) > MAX_ROLES:
+        came = f"{len(roles)} papeles" if isinstance(roles, Mapping) else type(roles).__name__
+        raise ValueError(
+            f"«roles» debe ser un diccionario de papel a cabezas, {MAX_ROLES} papeles como mucho, por ejemplo "
+            f'{{"objeto": [(3, 1)]}}; llegó {came}.'
+        )
+    checked = []
+    for name, found in roles.items():
+        name = _text(name, "nombre del papel")
+        heads = []
+        try:
+            for a, b in found:
+                heads.append((*_choice([a], n_layers, "capa"), *_choice([b], n_heads, "cabeza")))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"«roles[{name!r}]» debe ser una lista de pares (capa, cabeza), de (0, 0) a "
+                f"({n_layers - 1}, {n_heads - 1}); llegó {found!r}."
+            ) from None
+        checked.append((name, list(dict.fromkeys(heads))))
+    return checked
+
+
+def _first_query(weights, tokens: list[str], causal: bool) -> int:
+    """El token que mira con más fuerza a otro; no cuentan los especiales ([CLS]…) ni, en un modelo causal, el primero."""
+    ordinary = [not (t.startswith(("[", "<|")) and t.endswith(("]", "|>")) and len(t) > 2) for t in tokens]
+    if causal:
+        ordinary[0] = False
+    n = len(tokens)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j and ordinary[i] and ordinary[j]]
+    return max(pairs, key=lambda pair: float(weights[pair]), default=(n - 1, 0))[0]
 
 
 # --- Predicciones ------------------------------------------------------------------------------------------------
