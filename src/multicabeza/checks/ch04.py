@@ -1632,20 +1632,44 @@ PLANTED = (
 )
 
 
+# Los que más se dan, y por eso los que más a menudo van acompañados.
+FREQUENT = (
+    *PLANTED,
+    "trozos de la entrada",
+    "matrices traspuestas",
+    "claves como valores",
+    "cabezas entre sí",
+    "una sola cabeza",
+    "sin escala",
+    "entre d_k",
+    "cero en las puntuaciones",
+    "máscara booleana sumada",
+    "máscara ignorada",
+    "máscara después de la softmax",
+    "softmax sobre las consultas",
+    "softmax sobre las cabezas",
+    "sin W^O",
+    "w_o traspuesta",
+    "con la suma residual",
+)
+
+
 def _layer_combinations():
-    """Parejas de errores cualesquiera, y los plantados que queden, solos o con otro que añada quien repara.
+    """Un error frecuente con otro cualquiera, y los plantados que queden, solos o con otro que añada quien repara.
 
     En cada grupo va primero el que se encuentra antes al leer la función, que es el orden de la tabla.
     """
     stepped = [mistake for mistake in LAYER_MISTAKES if isinstance(mistake.answer, _Layer)]
     planted = [mistake for mistake in stepped if mistake.name in PLANTED]
+    frequent = [mistake for mistake in stepped if mistake.name in FREQUENT]
     for group in combinations(stepped, 2):
-        yield from _together(group)
+        if any(mistake in frequent for mistake in group):
+            yield from _together(group)
     for size in range(2, len(planted) + 1):
         for some in combinations(planted, size):
             yield from _together(some)
-            for other in stepped:
-                if other not in some:
+            for other in frequent:
+                if other not in planted:
                     yield from _together(sorted((*some, other), key=stepped.index))
 
 

@@ -11,7 +11,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cache, wraps
 
 import torch
 
@@ -253,26 +253,36 @@ def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake
     Primero, el que coincide en todos los casos, solo o con otros de la tabla. Si no, el que explica la mayor parte de
     los resultados equivocados (más de la mitad: con menos puede ser casualidad).
     """
-    rows = []
-    for mistake in check.mistakes:
-        theirs = [attempt(check, mistake.answer, call) for call in calls]
-        fails = [problem_with(check, t, e) is not None for t, e in zip(theirs, expected, strict=True)]
-        rows.append(  # donde uno acierta y el otro no, no hacen lo mismo; donde aciertan los dos, sí
-            [
-                matches(o, t, mistake) if problem and wrong else not problem and not wrong
-                for o, t, problem, wrong in zip(outcomes, theirs, problems, fails, strict=True)
-            ]
-        )
-        if all(rows[-1]):
+
+    @cache
+    def same(k: int, i: int) -> bool:
+        """¿Hace la respuesta lo mismo que el error k en la llamada i? Si acierta uno solo, no; si los dos, sí."""
+        theirs = attempt(check, check.mistakes[k].answer, calls[i])
+        fails = problem_with(check, theirs, expected[i]) is not None
+        if problems[i] and fails:
+            return matches(outcomes[i], theirs, check.mistakes[k])
+        return not problems[i] and not fails
+
+    for k, mistake in enumerate(check.mistakes):
+        if all(same(k, i) for i in range(len(calls))):
             return mistake
-    for mistake, answer in check.combined():
-        alone = replace(mistake, error="")  # aquí un error distinto es otra cosa
-        if all(matches(o, attempt(check, answer, call), alone) for o, call in zip(outcomes, calls, strict=True)):
-            return replace(mistake, hint=f"{mistake.hint} {hints.NOT_ALONE}")
     wrong = [i for i, problem in enumerate(problems) if problem and isinstance(outcomes[i], Returned)]
-    explained = [sum(row[i] for i in wrong) for row in rows]
+    for mistake, answer in check.combined() if wrong else ():
+        if all(does_the_same(o, answer, call) for o, call in zip(outcomes, calls, strict=True)):
+            return replace(mistake, hint=f"{mistake.hint} {hints.NOT_ALONE}")
+    explained = [sum(same(k, i) for i in wrong) for k in range(len(check.mistakes))]
     best = max(explained, default=0)
     return check.mistakes[explained.index(best)] if 2 * best > len(wrong) else None
+
+
+def does_the_same(outcome, answer: Callable, call: Call) -> bool:
+    """¿Hace la respuesta lo mismo que `answer`, que es de la tabla y no cambia sus entradas? Son miles: sin copias."""
+    if not isinstance(outcome, Returned):
+        return False
+    try:
+        return difference(outcome.value, answer(*call.args, **call.kwargs), like_mistake=True) is None
+    except Exception:
+        return False
 
 
 def matches(outcome, theirs, mistake: KnownMistake) -> bool:
