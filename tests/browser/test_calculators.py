@@ -306,6 +306,14 @@ def test_lo_que_cambia_se_anuncia_al_quedarse_quieto(visit, urls):
     fill(page, h=12)
     expect(live).to_contain_text("12 no divide a 512")
     expect(live).to_contain_text("8 o 16")
+    page.evaluate(
+        """() => { window.changes = 0;
+          const live = document.querySelector('.mc-live'), field = document.querySelector('[data-field=h]');
+          new MutationObserver((found) => { changes += found.length; }).observe(live, { childList: true });
+          for (const h of ['1', '12', '128']) { field.value = h; field.dispatchEvent(new Event('input')); } }"""
+    )
+    expect(live).to_contain_text("d_k = 4.")
+    assert page.evaluate("changes") == 1  # una vez, y no una por tecla
 
 
 def test_la_pagina_va_con_lo_que_devuelve_el_navegador(visit, urls):
@@ -325,10 +333,14 @@ def test_en_un_cuaderno_dos_calculadoras_no_se_mezclan(visit, urls):
     page.evaluate(
         """() => { const again = document.createElement('script');
           again.textContent = document.querySelector('.mc-calculator script').textContent;
-          document.body.append(again); }"""
+          document.body.append(again);
+          window.changes = 0;
+          const table = document.querySelector('[data-rows]');
+          new MutationObserver((found) => { changes += found.length; }).observe(table, { childList: true }); }"""
     )
     fill(page, which=0, h=2)
     assert results(page, 0) == expected(512, 2, 128, 4)
+    assert page.evaluate("changes") == 1  # cargado otra vez, el guion no vuelve a poner en marcha lo que ya lo estaba
     assert not record.faults
 
 

@@ -10,10 +10,9 @@
     attention: (dModel, h, n) => 4 * h * n * n * (dModel / h),
     scores: (h, n) => h * n * n,
     divisors: (size) => Array.from({ length: size }, (_, i) => i + 1).filter((k) => size % k === 0),
-    // El divisor más próximo por debajo y el más próximo por encima.
+    // Los divisores más próximos a un número que no lo es: el de debajo y el de encima, si lo hay.
     nearest(size, wanted) {
       const all = cost.divisors(size);
-      if (all.includes(wanted)) return [wanted];
       return [all.filter((k) => k < wanted).pop(), all.find((k) => k > wanted)].filter(Boolean);
     },
   };
