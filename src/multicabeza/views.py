@@ -42,7 +42,8 @@ MAX_VIEW_TOKENS = 40  # más no se leen, y el número de líneas crece con el cu
 MAX_VIEW_BYTES = 450_000  # lo que puede pesar una vista en la página
 MAX_LINES = 40_000  # líneas de SVG que una vista dibuja a la vez
 MAX_TOKENS_BYTES = 170_000  # lo que pueden pesar los números de `token_view`; con la figura quieta, unos 200 KB
-MAX_ROLES = 6  # colores de `tokens.css`
+ROLE_LETTERS = "ABCDEF"  # y otros tantos colores en `tokens.css`
+MAX_MAP_ROWS = 16  # con más capas, el mapa de `token_view` las pone en columnas y cabe en un teléfono
 
 D3_URL = "https://cdnjs.cloudflare.com/ajax/libs/d3/5.7.0/d3.min.js"
 JQUERY_URL = "https://cdnjs.cloudflare.com/ajax/libs/jquery/3.6.0/jquery.min.js"
@@ -703,7 +704,7 @@ def token_view(
         attentions: (n_layers, h, n, n), la tupla (1, h, n, n) × n_layers de transformers, o un modelo de `mc.load_…`.
         tokens: n textos, o la frase si se da un modelo.
         title: título de la vista.
-        roles: papel → sus cabezas (capa, cabeza), como mucho `MAX_ROLES`; cada papel lleva un color y una letra. Una
+        roles: papel → sus cabezas (capa, cabeza), como mucho seis; cada papel lleva un color y una letra. Una
             lista vacía dice que ninguna cabeza lo tiene.
         layer: capa de la cabeza que se ve al abrir, desde 0.
         head: esa cabeza, desde 0.
@@ -723,7 +724,7 @@ def token_view(
     causal = not weights.triu(1).any()
     data = _script_json(
         {"tokens": tokens, "layers": n_layers, "heads": n_heads, "layer": layer, "head": head, "roles": roles,
-         "query": _first_query(weights[layer, head], tokens, causal), "causal": causal,
+         "wide": n_layers > MAX_MAP_ROWS, "query": _first_query(weights[layer, head], tokens, causal), "causal": causal,
          "weights": _pack(weights, causal)}
     )  # fmt: skip
     if len(data.encode()) > MAX_TOKENS_BYTES:
@@ -743,10 +744,49 @@ def token_view(
         HTML(
             f'<figure class="mc-tokens mc-fig" id="{block}" aria-labelledby="{block}-t">{style}'
             f'<p class="mc-tokens-title" id="{block}-t">{html.escape(title)}</p>'
+            f"{_tokens_panel(block, n_layers, n_heads, roles)}"
             f'<div class="mc-tokens-still">{_img(*_png(still), alt)}<p class="mc-tokens-words">{html.escape(words)}</p>'
             f"<noscript><p>Para ver las demás cabezas hace falta JavaScript.</p></noscript></div>{caption_html}"
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
+    )
+
+
+def _tokens_panel(block: str, n_layers: int, n_heads: int, roles) -> str:
+    """Lo que no cambia con la cabeza; el guion pone los cuadros del mapa, las palabras y el mapa n × n."""
+    legend = []
+    for k, (name, found) in enumerate(roles):
+        count = f"{len(found)} cabeza{'s' * (len(found) > 1)}" if found else "ninguna cabeza"
+        mark = f'<b style="background:var(--r{k})">{ROLE_LETTERS[k]}</b>'
+        text = f"{mark}<span>{html.escape(name)} <small>{count}</small></span>"
+        more = '<span class="mc-hidden">, abrir la siguiente</span>'
+        button = f'<button type="button" value="{k}">{text}{more}</button>'
+        legend.append(f"<li>{button if found else f'<span>{text}</span>'}</li>")
+    wide = n_layers > MAX_MAP_ROWS
+    down, across = ("cabeza", "capa") if wide else ("capa", "cabeza")
+    lists = "".join(
+        f'<label>{label} <select autocomplete="off">'
+        f"{''.join(f'<option>{i}</option>' for i in range(count))}</select></label>"
+        for label, count in (("Capa", n_layers), ("Cabeza", n_heads))
+    )
+    sides = "".join(
+        f'<label><input type="radio" name="{block}" value="{value}" autocomplete="off"{checked}>'
+        f"<span>{text}</span></label>"
+        for value, checked, text in (("from", " checked", "A quién mira"), ("to", "", "Quién lo mira"))
+    )
+    return (
+        '<div class="panel" hidden><p class="mc-small">Elige una cabeza en el mapa y un token en la frase: los demás '
+        f'se tiñen con sus pesos.</p><ul class="roles">{"".join(legend)}</ul>'
+        f'<div class="map" style="--columns:{n_layers if wide else n_heads}"><p class="axes" aria-hidden="true">'
+        f'<span>{down} ↓</span> <span>{across} →</span></p><div class="heads" role="grid" aria-label="Mapa de '
+        f'{n_layers * n_heads} cabezas: una fila por {down} y una columna por {across}"></div></div>'
+        f'<p class="mc-small">{"Gris" if roles else "Color"}: el peso mayor de cada token, en media. '
+        '<span class="scale">0 <i></i> 1</span></p>'
+        f'<div class="bar"><p class="head"></p><div class="lists">{lists}</div></div>'
+        f'<div class="views"><div><fieldset><legend class="mc-hidden">Qué pesos se ven</legend>{sides}</fieldset>'
+        '<div class="sentence" role="toolbar" aria-label="Frase: elige el token del que se ven los pesos"></div>'
+        '<p class="summary"></p></div><div><p class="mc-small axis">Fila: quién mira. Columna: a quién.</p></div></div>'
+        '<p class="mc-live" aria-live="polite"></p></div>'
     )
 
 
@@ -781,10 +821,10 @@ def _roles(roles, n_layers: int, n_heads: int) -> list[tuple[str, list[tuple[int
     """Los papeles y sus cabezas, comprobados."""
     if roles is None:
         return []
-    if not isinstance(roles, Mapping) or len(roles) > MAX_ROLES:
+    if not isinstance(roles, Mapping) or len(roles) > len(ROLE_LETTERS):
         came = f"{len(roles)} papeles" if isinstance(roles, Mapping) else type(roles).__name__
         raise ValueError(
-            f"«roles» debe ser un diccionario de papel a cabezas, {MAX_ROLES} papeles como mucho, por ejemplo "
+            f"«roles» debe ser un diccionario de papel a cabezas, {len(ROLE_LETTERS)} papeles como mucho, por ejemplo "
             f'{{"objeto": [(3, 1)]}}; llegó {came}.'
         )
     checked = []
@@ -804,7 +844,7 @@ def _roles(roles, n_layers: int, n_heads: int) -> list[tuple[str, list[tuple[int
 
 
 def _first_query(weights, tokens: list[str], causal: bool) -> int:
-    """El token que mira con más fuerza a otro; no cuentan los especiales ([CLS]…) ni, en un modelo causal, el primero."""
+    """El token que mira con más fuerza a otro, sin contar los especiales ([CLS]…) ni el primero de un modelo causal."""
     ordinary = [not (t.startswith(("[", "<|")) and t.endswith(("]", "|>")) and len(t) > 2) for t in tokens]
     if causal:
         ordinary[0] = False
