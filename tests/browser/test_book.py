@@ -64,7 +64,7 @@ def press_everything(page: Page) -> None:
     """Abre cada `<details>`, crea cada vista, mueve cada control y responde cada pregunta, con el teclado."""
     page.evaluate("() => document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     approach(page)
-    for control in page.locator(".mc-explore").locator("input, select").all():
+    for control in page.locator(".mc-explore, .mc-calculator").locator("input:visible, select:visible").all():
         control.focus()
         page.keyboard.press("ArrowRight")
     for question in page.locator(".mc-predict").all():
@@ -143,8 +143,9 @@ def test_weight(opened: tuple[Page, Record], path: str, book: Path) -> None:
     total = sum(weights.values()) + inline
     assert total <= SCRIPT_LIMIT, f"{path}: {total / 1e3:.0f} KB de programas: {weights}, y {inline} en la página"
     body = page.content()
-    for script, mark in (("explore.js", "mc-explore"), ("predict.js", "mc-predict"), ("d3.v5.min.js", "mc-view")):
-        loaded = any(p.endswith("/" + script) for p in own)
+    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens")} | {"d3.v5.min": "mc-view"}
+    for script, mark in marks.items():
+        loaded = any(p.endswith(f"/{script}.js") for p in own)
         assert loaded <= (f'class="{mark}' in body or f"<{mark}" in body), f"{path} carga {script} y no lo usa"
     if path != "search.html":
         heavy = [p for p in record.scripts if re.search(r"searchindex|searchtools|busca-texto", p)]
@@ -552,13 +553,15 @@ def test_without_javascript(book: Path, site: str, visit: Visit) -> None:
     """Sin JavaScript se lee todo: una imagen por figura que se mueve, y las respuestas plegadas."""
     for path in built_pages():
         text = (book / path).read_text("utf8")
-        if 'class="mc-explore' not in text and 'class="mc-predict' not in text:
+        if not re.search('class="mc-(explore|predict|calculator)', text):
             continue
         page, _ = visit(address(site, path), java_script_enabled=False)
         for figure in page.locator(".mc-explore").all():
             expect(figure.locator("img:visible")).to_have_count(1)
         for question in page.locator(".mc-predict").all():
             expect(question.locator("details")).to_have_count(1)
+        for calculator in page.locator(".mc-calculator").all():
+            expect(calculator.locator("table:visible").first).to_be_visible()
 
 
 def test_cover_shows_one_head_at_a_time(site: str, visit: Visit) -> None:
