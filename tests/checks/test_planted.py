@@ -59,7 +59,7 @@ def test_every_subset_gets_a_hint_that_names_a_bug_still_there(left, seed):
     assert (result.passed, result.pending) == (False, False)
     assert named(result.hint) == left[0]
     assert (NOT_ALONE in result.hint) is (len(left) > 1)
-    assert result.score == (0 if set(left) != {"polaridad al revés"} else 1 / 3)
+    assert result.score == (0 if set(left) != {"polaridad al revés"} else 1 / 2)
 
 
 def test_following_the_hints_repairs_everything():

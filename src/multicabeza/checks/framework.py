@@ -277,12 +277,11 @@ def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake
 
 def does_the_same(outcome, answer: Callable, call: Call) -> bool:
     """¿Hace la respuesta lo mismo que `answer`, que es de la tabla y no cambia sus entradas? Son miles: sin copias."""
-    if not isinstance(outcome, Returned):
-        return False
     try:
-        return difference(outcome.value, answer(*call.args, **call.kwargs), like_mistake=True) is None
-    except Exception:
-        return False
+        theirs = answer(*call.args, **call.kwargs)
+    except Exception as error:
+        return isinstance(outcome, hints.Raised) and outcome.text == hints.Raised.describe(error, answer).text
+    return isinstance(outcome, Returned) and difference(outcome.value, theirs, like_mistake=True) is None
 
 
 def matches(outcome, theirs, mistake: KnownMistake) -> bool:
