@@ -41,7 +41,7 @@ MAX_EXPLORE_BYTES = 400_000  # lo que puede pesar un bloque de `explore` en la p
 MAX_VIEW_TOKENS = 40  # más no se leen, y el número de líneas crece con el cuadrado
 MAX_VIEW_BYTES = 450_000  # lo que puede pesar una vista en la página
 MAX_LINES = 40_000  # líneas de SVG que una vista dibuja a la vez
-MAX_TOKENS_BYTES = 170_000  # lo que pueden pesar los números de `token_view`; con la figura quieta, unos 200 KB
+MAX_TOKENS_BYTES = 165_000  # lo que pueden pesar los números de `token_view`; con la figura quieta, unos 200 KB
 ROLE_LETTERS = "ABCDEF"  # y otros tantos colores en `tokens.css`
 MAX_MAP_ROWS = 16  # con más capas, el mapa de `token_view` las pone en columnas y cabe en un teléfono
 
@@ -756,12 +756,14 @@ def _tokens_panel(block: str, n_layers: int, n_heads: int, roles) -> str:
     """Lo que no cambia con la cabeza; el guion pone los cuadros del mapa, las palabras y el mapa n × n."""
     legend = []
     for k, (name, found) in enumerate(roles):
-        count = f"{len(found)} cabeza{'s' * (len(found) > 1)}" if found else "ninguna cabeza"
+        count = f"({len(found) or 'ninguna'})"
         mark = f'<b style="background:var(--r{k})">{ROLE_LETTERS[k]}</b>'
         text = f"{mark}<span>{html.escape(name)} <small>{count}</small></span>"
-        more = '<span class="mc-hidden">, abrir la siguiente</span>'
+        more = '<span class="mc-hidden">: abrir la siguiente cabeza</span>'
         button = f'<button type="button" value="{k}">{text}{more}</button>'
         legend.append(f"<li>{button if found else f'<span>{text}</span>'}</li>")
+    if legend:
+        legend = ['<ul class="roles">', *legend, "</ul>"]
     wide = n_layers > MAX_MAP_ROWS
     down, across = ("cabeza", "capa") if wide else ("capa", "cabeza")
     lists = "".join(
@@ -775,12 +777,13 @@ def _tokens_panel(block: str, n_layers: int, n_heads: int, roles) -> str:
         for value, checked, text in (("from", " checked", "A quién mira"), ("to", "", "Quién lo mira"))
     )
     return (
-        '<div class="panel" hidden><p class="mc-small">Elige una cabeza en el mapa y un token en la frase: los demás '
-        f'se tiñen con sus pesos.</p><ul class="roles">{"".join(legend)}</ul>'
-        f'<div class="map" style="--columns:{n_layers if wide else n_heads}"><p class="axes" aria-hidden="true">'
-        f'<span>{down} ↓</span> <span>{across} →</span></p><div class="heads" role="grid" aria-label="Mapa de '
-        f'{n_layers * n_heads} cabezas: una fila por {down} y una columna por {across}"></div></div>'
-        f'<p class="mc-small">{"Gris" if roles else "Color"}: el peso mayor de cada token, en media. '
+        f'<div class="panel{" plain" * (not roles)}" hidden><p class="mc-small">Elige una cabeza en el mapa y un token '
+        f"en la frase: los demás se tiñen con sus pesos.</p>{''.join(legend)}"
+        f'<div class="map{" wide" * wide}" style="--columns:{n_layers if wide else n_heads}">'
+        f'<p class="axes" aria-hidden="true"><span>{down} ↓</span> <span>{across} →</span></p><div class="heads" '
+        f'role="grid" aria-label="Mapa de {n_layers * n_heads} cabezas: una fila por {down} y una columna por '
+        f'{across}"></div></div>'
+        f'<p class="mc-small note">{"Gris" if roles else "Color"}: peso mayor de cada token, en media. '
         '<span class="scale">0 <i></i> 1</span></p>'
         f'<div class="bar"><p class="head"></p><div class="lists">{lists}</div></div>'
         f'<div class="views"><div><fieldset><legend class="mc-hidden">Qué pesos se ven</legend>{sides}</fieldset>'

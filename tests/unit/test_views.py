@@ -448,7 +448,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("view", [views.head_view, views.model_view])
+@pytest.mark.parametrize("view", [views.head_view, views.model_view, views.token_view])
 @pytest.mark.parametrize("case", BAD)
 def test_las_vistas_explican_lo_que_no_vale(shown, case, view):
     make, message = BAD[case]
@@ -526,6 +526,196 @@ def test_la_salida_no_hace_avisar_a_ipython(shown, book):
 )
 def test_tokens_legibles(tokens, readable):
     assert views.readable_tokens(tokens) == readable
+
+
+# --- Los pesos de todas las cabezas ---
+
+
+def unpack(data):
+    """Los pesos que viajan, deshechos por otro camino: (n_layers, h, n, n), en milésimas."""
+    n, text = len(data["tokens"]), data["weights"]
+    values = [int(text[k : k + 2], 36) for k in range(0, len(text), 2)]
+    made = torch.zeros(data["layers"], data["heads"], n, n, dtype=torch.int64)
+    places = [(i, j) for i in range(n) for j in range(n) if not data["causal"] or j <= i]
+    assert len(values) == data["layers"] * data["heads"] * len(places)
+    for k, value in enumerate(values):
+        made.view(-1, n, n)[k // len(places)][places[k % len(places)]] = value
+    return made
+
+
+def causal_weights(n_layers=2, heads=3, n=6):
+    return torch.softmax(torch.randn(n_layers, heads, n, n).masked_fill(torch.ones(n, n).triu(1).bool(), -1e9), -1)
+
+
+@pytest.mark.parametrize(("w", "causal"), [(weights(), False), (causal_weights(), True)], ids=["entera", "causal"])
+def test_token_view_lleva_los_pesos_en_milesimas_y_solo_los_que_hacen_falta(shown, book, w, causal):
+    views.token_view(w, TOKENS, title="Vista")
+    data = only(shown).data()
+    assert data["causal"] is causal
+    assert torch.equal(unpack(data), w.double().mul(1000).round().long())
+    assert len(data["weights"]) == 2 * 6 * (21 if causal else 36)
+
+
+def test_token_view_acepta_la_tupla_de_transformers_y_un_modelo(shown, book):
+    w = weights()
+    loaded = SimpleNamespace(attend=lambda text: (TOKENS, w))
+    views.token_view(w, TOKENS, title="Vista")
+    views.token_view(tuple(layer[None] for layer in w), TOKENS, title="Vista")
+    views.token_view(loaded, "una frase", title="Vista")
+    data = [tree(item.data).data() for item in shown]
+    assert data[0] == data[1] == data[2]
+
+
+def test_token_view_no_deja_salir_del_texto_a_nada(shown, book):
+    hostile = '</script><img src=x onerror="alert(1)">\u202e'
+    views.token_view(
+        weights(), [*TOKENS[:5], hostile], title=hostile, roles={hostile: [(0, 0)]}, caption=hostile, layer=1, head=2
+    )
+    block = only(shown)
+    (image,) = block.all("img")
+    assert image["src"].startswith("data:")
+    assert not any("onerror" in attrs for _, attrs in block.tags)
+    assert block.rawdata_all.count("</script") == 1
+    data = block.data()
+    assert data["tokens"][5] == hostile.replace("\u202e", "�")  # lo que cambia el orden de lectura se hace visible
+    assert data["roles"] == [[hostile, [[0, 0]]]]
+
+
+def test_token_view_hace_visibles_los_blancos(shown, book):
+    views.token_view(weights(1, 1, 4), ["\n", " ", "\t", "Ġa"], title="Vista")
+    assert only(shown).data()["tokens"] == ["↵", "␣", "⇥", "a"]
+
+
+def test_token_view_sin_javascript_tiene_figura_palabras_y_papeles(shown, book):
+    w = weights()
+    views.token_view(
+        w, list("abcdef"), title="Vista", layer=1, head=2, roles={"objeto": [(1, 2), (0, 1)], "sujeto": []}
+    )
+    block = only(shown)
+    text = " ".join(block.text)
+    j = int(w[1, 2, 0].argmax())
+    link = f"«a» → «{'abcdef'[j]}» ({plots.spanish_number(float(w[1, 2, 0, j]))})"
+    (image,) = block.all("img")
+    for said in (text, image["alt"]):
+        assert f"El enlace más fuerte de cada token en la cabeza 1.2: {link}" in said
+    assert "Objeto: 1.2, 0.1. Sujeto: ninguna cabeza." in text
+    assert "hidden" in next(attrs for tag, attrs in block.tags if attrs.get("class", "").startswith("panel"))
+    assert block.tags[0][1]["aria-labelledby"] in {attrs.get("id") for _, attrs in block.tags}
+
+
+def test_token_view_y_head_view_dicen_lo_mismo_de_una_cabeza(shown, book):
+    views.token_view(weights(), list("abcdef"), title="Vista", layer=1, head=2)
+    views.head_view(weights(), list("abcdef"), title="Vista", layer=1, heads=[2])
+    mine, other = (tree(item.data).all("img")[0] for item in shown)
+    assert mine == other
+
+
+def test_token_view_abre_con_el_token_que_mira_mas_fuerte_a_otro(shown, book):
+    w = torch.full((1, 1, 5, 5), 0.1)
+    w[0, 0].fill_diagonal_(0.6)
+    w[0, 0, 3] = torch.tensor([0.0, 0.0, 0.7, 0.3, 0.0])
+    w[0, 0, 1] = torch.tensor([0.9, 0.0, 0.0, 0.1, 0.0])  # a [CLS], que no cuenta
+    views.token_view(w, ["[CLS]", "a", "b", "c", "[SEP]"], title="Vista")
+    assert only(shown).data()["query"] == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "n"), [(weights(12, 12, 16), 16), (causal_weights(30, 9, 24), 24), (weights(12, 12, 23), 23)]
+)
+def test_token_view_de_los_modelos_del_libro_cabe(shown, book, made, n):
+    views.token_view(
+        made, ["palabra"] * n, title="Vista", roles={f"papel {k}": [(i, k) for i in range(12)] for k in range(6)}
+    )
+    assert len(only(shown).rawdata_all.encode()) <= 200_000
+
+
+@pytest.mark.parametrize("make", [weights, causal_weights])
+def test_token_view_dice_cuantos_tokens_caben(shown, book, make):
+    with pytest.raises(ValueError, match="KB y el límite es 165 KB: son los pesos de 480 cabezas y 28 tokens") as error:
+        views.token_view(make(40, 12, 28), ["a"] * 28, title="Vista")
+    fit = int(re.search(r"caben unos (\d+) tokens", str(error.value))[1])
+    views.token_view(make(40, 12, fit - 1), ["a"] * (fit - 1), title="Vista")
+    with pytest.raises(ValueError, match="KB"):
+        views.token_view(make(40, 12, fit + 1), ["a"] * (fit + 1), title="Vista")
+
+
+def test_token_view_comprueba_que_las_filas_suman_uno(shown):
+    w = weights()
+    halved = w.clone()
+    halved[1, 0, 2] /= 2
+    with pytest.raises(ValueError, match=r"la fila 2 de la cabeza 1\.0 suma 0,50"):
+        views.token_view(halved, TOKENS, title="V")
+    with pytest.raises(ValueError, match="dim=-1"):
+        views.token_view(w.mT, TOKENS, title="V")
+    assert not shown
+    w[0, 0, 3] = 0  # una consulta sin ninguna clave
+    views.token_view(w, TOKENS, title="V")
+    views.token_view(weights().half(), TOKENS, title="V")
+    views.token_view(weights().bfloat16(), TOKENS, title="V")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 2}, "«layer».* 0 a 1"),
+        ({"layer": [0, 1]}, "«layer».* 0 a 1"),
+        ({"head": 3}, "«head».* 0 a 2"),
+        ({"head": 0.5}, "«head».* 0 a 2"),
+        ({"head": True}, "«head»"),
+        ({"title": " "}, "title"),
+        ({"roles": [(0, 1)]}, "diccionario.*llegó list"),
+        ({"roles": {str(k): [] for k in range(7)}}, "6 papeles como mucho.*llegó 7"),
+        ({"roles": {"objeto": [(2, 0)]}}, r"«roles\['objeto'\]».*\(0, 0\) a \(1, 2\); llegó \[\(2, 0\)\]"),
+        ({"roles": {"objeto": [(0, -1)]}}, "pares"),
+        ({"roles": {"objeto": (0, 1)}}, "pares"),
+        ({"roles": {"objeto": [(0, 1, 2)]}}, "pares"),
+        ({"roles": {"objeto": None}}, "pares"),
+        ({"roles": {"objeto": "0.1"}}, "pares"),
+        ({"roles": {" ": [(0, 1)]}}, "vacío"),
+    ],
+)
+def test_token_view_explica_lo_que_no_vale(shown, options, message):
+    with pytest.raises(ValueError, match=message):
+        views.token_view(weights(), TOKENS, **{"title": "Vista", **options})
+    assert not shown
+
+
+def test_token_view_con_muchas_capas_las_pone_en_columnas(shown, book):
+    for n_layers in (views.MAX_MAP_ROWS, views.MAX_MAP_ROWS + 1):
+        views.token_view(weights(n_layers, 3, 4), list("abcd"), title="Vista")
+    few, many = (tree(item.data) for item in shown)
+    assert [block.data()["wide"] for block in (few, many)] == [False, True]
+    for block, columns in ((few, 3), (many, views.MAX_MAP_ROWS + 1)):
+        assert f'style="--columns:{columns}"' in block.rawdata_all
+
+
+def test_token_view_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "book" / "_ext")
+    marked_files = import_module("libro.assets").marked_files
+
+    for where in "10":
+        monkeypatch.setenv("MULTICABEZA_BOOK", where)
+        views.token_view(weights(), TOKENS, title="Vista")
+    inside, outside = (tree(item.data) for item in shown)
+    assert len(inside.all("script")) == 1  # los datos
+    assert not inside.all("style")
+    assert outside.scripts[1] == (views.WEB / "tokens.js").read_text("utf8")
+    assert (views.WEB / "tokens.css").read_text("utf8") in outside.rawdata_all
+    assert marked_files([views.WEB], inside.rawdata_all) == ["base.css", "tokens.css", "tokens.js"]
+    ids = [attrs["id"] for block in (inside, outside) for _, attrs in block.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+
+
+def test_el_guion_de_token_view_es_ligero():
+    assert (views.WEB / "tokens.js").stat().st_size <= 12 * 1024
+
+
+def test_hay_un_color_por_letra_y_se_lee_en_blanco():
+    css = (views.WEB / "tokens.css").read_text("utf8")
+    colors = re.findall(r"--r\d: (#\w{6});", css)
+    assert len(colors) == len(views.ROLE_LETTERS) == len(set(colors))
+    for color in colors:
+        assert 1.05 / (plots._luminance(color) + 0.05) >= 4.5, color
 
 
 # --- predict ---

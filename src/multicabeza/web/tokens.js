@@ -50,7 +50,7 @@
       cell.setAttribute("aria-label", nameOf(...place(k)) + (mine.length ? "" : ` · concentración ${number(value)}`));
       if (mine.length) {
         cell.classList.add("role");
-        cell.style.background = `linear-gradient(90deg,${mine.map((r, p) => `var(--r${r}) ${p * part}% ${(p + 1) * part}%`)})`;
+        cell.style.background = `linear-gradient(${wide ? 180 : 90}deg,${mine.map((r, p) => `var(--r${r}) ${p * part}% ${(p + 1) * part}%`)})`;
       }
       cell.addEventListener("click", () => { choose(...place(k)); cell.focus({ preventScroll: true }); });
       cell.addEventListener("keydown", (event) => {
