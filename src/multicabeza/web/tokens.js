@@ -133,7 +133,7 @@
     const said = (query, best, value) => {
       const who = word(query), end = `: ${number(value)}.`, itself = best === query;
       if (best < 0) return state.from ? `${who} no mira a ningún token.` : `A ${who} no lo mira ningún token.`;
-      return state.from ? `${who} mira sobre todo a ${itself ? "sí mismo" : word(best)}${end}` : `A ${who} lo mira sobre todo ${itself ? "él mismo" : word(best)}${end}`;
+      return state.from ? `${who} ${itself ? "se mira sobre todo a sí mismo" : `mira sobre todo a ${word(best)}`}${end}` : `A ${who} lo mira sobre todo ${itself ? "él mismo" : word(best)}${end}`;
     };
     const look = (preview) => {
       state.preview = preview;
