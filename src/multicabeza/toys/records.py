@@ -72,6 +72,27 @@ RECIPES = {
         12,
     ),
     "04_depth": Recipe("depth:record", ("toys/depth.py", *_LAYER), tuple(range(10, 15)), 16),
+    "05_relations": Recipe(
+        "relations:record",
+        (
+            "toys/relations.py",
+            *(
+                f"heads.py:{name}"
+                for name in (
+                    "word_attention",
+                    "positional_score",
+                    "confidence",
+                    "rare_token_score",
+                    "relation_accuracy",
+                    "best_offset_baseline",
+                    "_strongest_key",
+                    "_mean_over_queries",
+                )  # fmt: skip
+            ),
+        ),
+        tuple(range(10, 15)),
+        8,
+    ),
 }
 
 
