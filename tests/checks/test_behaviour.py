@@ -646,6 +646,23 @@ def state():
     )
 
 
+def test_what_torch_wraps_by_itself_is_not_a_replacement(monkeypatch, capsys):
+    """Partes de torch que se cargan tarde envuelven funciones suyas; quien las usa no ha sustituido nada."""
+    monkeypatch.setattr(torch, "manual_seed", torch.manual_seed)
+    wrapped, other = torch._disable_dynamo(torch.manual_seed), torch._disable_dynamo(torch.initial_seed)
+
+    def answer(query, key):
+        torch.manual_seed = wrapped
+        return right(query, key)
+
+    def another(query, key):
+        torch.manual_seed = other
+        return right(query, key)
+
+    assert checked("2.1", answer, capsys).passed
+    assert "sustituye torch.manual_seed" in checked("2.1", another, capsys).hint
+
+
 @pytest.mark.parametrize(
     "answer", [right, messy, lambda query, key: query, forever], ids=["bien", "revoltosa", "mal", "sin fin"]
 )

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -267,7 +268,13 @@ def guarded() -> Iterator[list[str]]:
             now = dict(vars(owner))
             # En un módulo, un nombre nuevo es algo que se cargó tarde; en Tensor, un método que tapa al heredado.
             changed = {name for name in now.keys() - names.keys() if owner is torch.Tensor}
-            changed |= {name for name in names if now.get(name, missing) is not names[name] and _watched(owner, name)}
+            changed |= {
+                name
+                for name in names
+                if now.get(name, missing) is not names[name]
+                and _watched(owner, name)
+                and not _wrapped_by_torch(now.get(name), names[name])
+            }
             for name in sorted(changed):
                 if name in names:
                     setattr(owner, name, names[name])
@@ -278,3 +285,10 @@ def guarded() -> Iterator[list[str]]:
 
 def _watched(owner: ModuleType | type, name: str) -> bool:
     return owner is torch.Tensor or not name.startswith("_")
+
+
+def _wrapped_by_torch(new, old) -> bool:
+    """¿Es `new` la misma función, envuelta por torch? Lo hace al cargar tarde una parte suya (el contador de FLOPs)."""
+    code = getattr(new, "__code__", None)
+    inside = code is not None and code.co_filename.startswith(str(Path(torch.__file__).parent))
+    return inside and getattr(new, "__wrapped__", None) is old
