@@ -38,12 +38,15 @@ class Recipe:
         code: de qué código depende: archivos de `multicabeza`, o «archivo:nombre» para una sola definición.
         seeds: las semillas, distintas de las que se usaron para ajustar el experimento.
         minutes: lo que tarda, más o menos, con dos núcleos.
+        files: «módulo:función» que recibe las semillas y da lo que además va a `results/` (puntos de control): ruta →
+            contenido.
     """
 
     function: str
     code: tuple[str, ...]
     seeds: tuple[int, ...]
     minutes: float
+    files: str = ""
 
 
 _ATTENTION = tuple(
@@ -72,6 +75,22 @@ RECIPES = {
         12,
     ),
     "04_depth": Recipe("depth:record", ("toys/depth.py", *_LAYER), tuple(range(10, 15)), 16),
+    "06_phase": Recipe(
+        "induction:record",
+        (
+            "toys/induction.py",
+            *_LAYER,
+            "attention.py:causal_mask",
+            *(
+                f"heads.py:{name}"
+                for name in ("previous_token_score", "prefix_matching_score", "_mass_on", "_mean_over_queries")
+            ),
+            *(f"heads.py:{name}" for name in ("_same_token", "ablate", "_replacing", "_zero", "_mean", "_resample")),
+        ),
+        tuple(range(10, 15)),
+        12,
+        files="induction:checkpoint_files",
+    ),
     "05_relations": Recipe(
         "relations:record",
         (
@@ -87,7 +106,7 @@ RECIPES = {
                     "best_offset_baseline",
                     "_strongest_key",
                     "_mean_over_queries",
-                )  # fmt: skip
+                )
             ),
         ),
         tuple(range(10, 15)),
@@ -246,6 +265,12 @@ def _command(name: str) -> str:
     return f"python -m multicabeza.toys.records {name}"
 
 
+def _call(reference: str, seeds: Sequence[int]) -> dict:
+    """Llama a «módulo:función» de `multicabeza.toys` con las semillas."""
+    module, function = reference.split(":")
+    return getattr(import_module(f"multicabeza.toys.{module}"), function)(list(seeds))
+
+
 def make_record(name: str) -> Record:
     """Hace un registro: ejecuta su experimento con todas sus semillas. No escribe nada.
 
@@ -264,8 +289,7 @@ def make_record(name: str) -> Record:
         raise ValueError(f"No sé hacer el registro «{name}». Los que sé hacer: {', '.join(RECIPES)}.")
     recipe = RECIPES[name]
     before = code_hash(recipe.code)
-    module, function = recipe.function.split(":")
-    values = getattr(import_module(f"multicabeza.toys.{module}"), function)(list(recipe.seeds))
+    values = _call(recipe.function, recipe.seeds)
     if code_hash(recipe.code) != before:
         raise ValueError(f"El código de «{name}» cambió mientras se ejecutaba: vuelve a hacerlo.")
     versions = {"python": platform.python_version(), "torch": torch.__version__}
@@ -289,9 +313,35 @@ def write_record(record: Record, folder: Path) -> Path:
     # Una lista de números, en una línea: se lee mejor y los cambios se ven.
     text = re.sub(r"\[[^\[\]{}]*\]", lambda match: " ".join(match[0].split()), text)
     path = folder / f"{record.id}.json"
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as draft:
+    _write(path, (text + "\n").encode())
+    return path
+
+
+def write_files(name: str, folder: Path) -> list[Path]:
+    """Escribe lo que acompaña a un registro: sus puntos de control, si los tiene.
+
+    Args:
+        name: una clave de `RECIPES`.
+        folder: la carpeta de los registros; dentro se crean las que hagan falta.
+
+    Returns:
+        Las rutas de los archivos, en orden.
+    """
+    recipe = RECIPES[name]
+    paths = []
+    for relative, content in (_call(recipe.files, recipe.seeds) if recipe.files else {}).items():
+        path = folder / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, content)
+        paths.append(path)
+    return paths
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Escribe un archivo de una vez: mientras no esté entero, el anterior sigue en su sitio."""
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, suffix=".tmp", delete=False) as draft:
         try:
-            draft.write(text + "\n")
+            draft.write(content)
             draft.flush()
             os.fsync(draft.fileno())
             os.chmod(draft.name, 0o644)
@@ -299,7 +349,6 @@ def write_record(record: Record, folder: Path) -> Path:
         except BaseException:
             Path(draft.name).unlink(missing_ok=True)
             raise
-    return path
 
 
 def main(names: Sequence[str]) -> None:
@@ -315,6 +364,7 @@ def main(names: Sequence[str]) -> None:
     for name in names:
         start = time.perf_counter()
         path = write_record(make_record(name), folder)
+        write_files(name, folder)
         print(f"{path.name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
