@@ -198,7 +198,7 @@ def english(page: Page) -> list[str]:
               const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
               while (walk.nextNode()) {
                 const e = walk.currentNode.parentElement, text = walk.currentNode.data.trim();
-                const skip = 'script, style, noscript, template, pre, code, mjx-container, .math, .libro-resumen';
+                const skip = 'script, style, noscript, template, pre, code, bdi, mjx-container, .math, .libro-resumen';
                 if (!text || e.closest(skip)) continue;
                 const prose = article.contains(e) && !e.closest(interface_);
                 if (!prose) texts.push([e.tagName.toLowerCase(), text]);
