@@ -1523,7 +1523,7 @@ def convex_pair(
         axes.plot(*pair.T, color=INK if filled else MUTED, linewidth=1.6 if filled else 1, zorder=1,
                   linestyle="-" if filled else (0, (4, 3)))  # fmt: skip
         axes.plot(*pair.T, "o", markersize=10, color=INK, markerfacecolor=INK if filled else PAPER, zorder=3,
-                  linestyle="none", label="los valores" if filled else "la otra pareja")  # fmt: skip
+                  linestyle="none", label="los valores" if filled else "la pareja de partida")  # fmt: skip
         for i, mixture in enumerate(weights @ pair):
             color = HEAD_COLORS[i % len(HEAD_COLORS)]
             axes.plot(*mixture, "*", markersize=17 if filled else 23, color=color, zorder=5 if filled else 4,
@@ -1894,4 +1894,72 @@ def query_stems(
     decimal_comma(axes)
     _put_title(figure, title)
     figure.legend(loc="outside lower center", ncols=min(num_heads, 3))
+    return figure
+
+
+VERDICT_STYLES = {"sí": ("o", ACCENT, "supera el listón"), "dudoso": ("D", ACCENT_2, "no se puede decir"),
+                  "no": ("s", MUTED, "no lo supera")}  # fmt: skip
+
+
+@with_style
+def verdict_rows(
+    rows: Mapping[str, tuple[float, float, float]],
+    *,
+    bars: Mapping[str, float],
+    controls: Mapping[str, Sequence[float]],
+    verdicts: Mapping[str, str],
+    xlabel: str,
+    names: tuple[str, str] = ("listón", "control"),
+    title: str | None = None,
+) -> Figure:
+    """Una medida por fila, con su intervalo, el listón que debía superar, los controles y el veredicto.
+
+    Args:
+        rows: nombre → (valor, inferior, superior).
+        bars: nombre → listón de esa fila (raya vertical).
+        controls: nombre → valores del control (puntos grises).
+        verdicts: nombre → «sí», «dudoso» o «no»; cambia la forma y el color de la marca.
+        xlabel: qué se mide, con su unidad.
+        names: cómo se llaman en la leyenda el listón y el control.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay filas, falta algo de alguna o el veredicto es otra palabra.
+    """
+    if not rows:
+        raise ValueError("«rows» está vacío.")
+    for name in rows:
+        if name not in bars or name not in controls or verdicts.get(name) not in VERDICT_STYLES:
+            raise ValueError(
+                f"A «{name}» le falta el listón, los controles o un veredicto de los conocidos: "
+                f"{', '.join(VERDICT_STYLES)}."
+            )
+    figure = new_figure(WIDTH, 0.36 * len(rows) + 1.45 + _title_room(title))
+    axes = figure.add_subplot()
+    for place, (name, (value, low, high)) in enumerate(rows.items()):
+        marker, color, _ = VERDICT_STYLES[verdicts[name]]
+        axes.axhline(place, color=GRID, linewidth=0.9, zorder=0)
+        axes.plot(list(controls[name]), [place] * len(controls[name]), "|", color="#9aa5ae", markersize=8, zorder=1)
+        axes.plot([bars[name]] * 2, [place - 0.38, place + 0.38], color=INK, linewidth=2, zorder=2)
+        axes.hlines(place, low, high, color=color, linewidth=2.4, zorder=3)
+        axes.plot(value, place, marker, color=color, markersize=8, zorder=4,
+                  markerfacecolor=PAPER if verdicts[name] == "no" else color, markeredgewidth=1.8)  # fmt: skip
+    for marker, color, label in (VERDICT_STYLES[kind] for kind in VERDICT_STYLES if kind in verdicts.values()):
+        axes.plot([], [], marker, color=color, markersize=8, label=label, linestyle="none", markeredgewidth=1.8,
+                  markerfacecolor=PAPER if marker == "s" else color)  # fmt: skip
+    axes.plot([], [], "|", color=INK, markersize=11, markeredgewidth=2, label=names[0], linestyle="none")
+    axes.plot([], [], "|", color="#9aa5ae", markersize=8, label=names[1], linestyle="none")
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(0, 1)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(xlabel)
+    decimal_comma(axes)
+    _put_title(figure, title)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
