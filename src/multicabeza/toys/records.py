@@ -91,6 +91,17 @@ RECIPES = {
         12,
         files="induction:checkpoint_files",
     ),
+    "05_explanation": Recipe(
+        "explanation:record",
+        (
+            "toys/explanation.py",
+            "attention.py:split_heads",
+            "attention.py:merge_heads",
+            *(f"heads.py:{name}" for name in ("sink_score", "value_weighted_norm", "output_matrix")),
+        ),
+        tuple(range(10, 15)),
+        5,
+    ),
     "05_relations": Recipe(
         "relations:record",
         (
