@@ -1963,3 +1963,70 @@ def verdict_rows(
     _put_title(figure, title)
     figure.legend(loc="outside lower center", ncols=2)
     return figure
+
+
+@with_style
+def neuron_view(
+    products,
+    tokens: Sequence[str],
+    weights,
+    *,
+    query: int,
+    limit: float | None = None,
+    color: str = ACCENT,
+    title: str | None = None,
+) -> Figure:
+    """Una cabeza por dentro: lo que cada dimensión pone en la puntuación de una consulta con cada clave.
+
+    Args:
+        products: (n, d_k), fila = clave; la fila suma la puntuación. Azul, a favor; naranja, en contra.
+        tokens: n textos.
+        weights: (n,) pesos que salen de esas puntuaciones.
+        query: posición de la consulta, que se señala entre las claves.
+        limit: fin de la escala de color (± limit); fíjalo si la figura se mueve.
+        color: color de las barras de peso.
+        title: título.
+
+    Returns:
+        `Figure`: a la izquierda las claves, en medio una casilla por dimensión, a la derecha el peso.
+
+    Raises:
+        ValueError: si las formas no casan o `query` está fuera de la frase.
+    """
+    products, weights = _array(products, "products", 2), _array(weights, "weights", 1)
+    n, width = products.shape
+    if len(tokens) != n or len(weights) != n or not 0 <= query < n:
+        raise ValueError(
+            f"Se esperaban products (n, d_k), n tokens, n pesos y query entre 0 y n − 1; llegaron {products.shape}, "
+            f"{len(tokens)} tokens, {len(weights)} pesos y query {query}."
+        )
+    limit = limit or float(np.abs(products).max()) or 1.0
+    figure = new_figure(WIDTH, 0.27 * n + 1.15 + _title_room(title))
+    axes, bars = figure.subplots(1, 2, sharey=True, width_ratios=(3.1, 1))
+    image = axes.imshow(products, cmap=SIGNED_CMAP, norm=Normalize(-limit, limit), aspect="auto",
+                        interpolation="nearest")  # fmt: skip
+    axes.set_yticks(range(n), [printable(token) for token in tokens])
+    axes.tick_params(axis="y", length=0)
+    label = axes.get_yticklabels()[query]
+    label.set_fontweight("bold")
+    label.set_color(ACCENT_2)
+    axes.set_xlabel(f"dimensión, de 0 a {width - 1}")
+    axes.set_xticks([0, *range(7, width, 8)])
+    bars.barh(range(n), weights, color=color, height=0.66)
+    for place, weight in enumerate(weights):
+        inside = weight > 0.55  # el número, dentro de la barra si fuera no cabe
+        bars.text(
+            weight + (-0.04 if inside else 0.04), place, spanish_number(weight), va="center", fontsize=9.5,
+            ha="right" if inside else "left", color=_ink_over(to_rgb(color)) if inside else INK,
+        )  # fmt: skip
+    bars.set_xlim(0, 1)
+    bars.set_xticks([0, 1])
+    bars.set_xlabel("peso")
+    bars.tick_params(axis="y", length=0)
+    scale = figure.colorbar(image, ax=[axes, bars], location="bottom", fraction=0.05, aspect=40, pad=0.03)
+    scale.set_label("lo que suma a la puntuación")
+    scale.formatter = CommaFormatter(useMathText=True)
+    scale.update_ticks()
+    scale.outline.set_visible(False)
+    _put_title(figure, title)
+    return figure

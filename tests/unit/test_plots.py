@@ -190,6 +190,7 @@ FIGURES = {
     ),
     "query_stems": lambda: plots.query_stems(torch.rand(2, 48).softmax(-1), marks={"anterior": 9, "señalada": 46}),
     "query_stems juntas": lambda: plots.query_stems(torch.eye(48)[:1], marks={"anterior": 20, "señalada": 22}),
+    "neuron_view": lambda: plots.neuron_view(torch.randn(4, 32), TOKENS[:4], [0.6, 0.3, 0.1, 0], query=1, title="2.8"),
     "head_split": lambda: plots.head_split(8, 4),
     "head_split de una cabeza": lambda: plots.head_split(8, 1),
     "head_split de muchas": lambda: plots.head_split(12, 12),
@@ -372,6 +373,17 @@ def test_query_stems_levanta_un_palo_por_peso():
     assert [text.get_text() for text in axes.texts] == ["anterior"]
 
 
+def test_neuron_view_ensena_los_productos_y_los_pesos():
+    products = torch.arange(12.0).view(3, 4) - 6
+    figure = plots.neuron_view(products, TOKENS[:3], [0.7, 0.2, 0.1], query=2, limit=10)
+    cells, bars = figure.axes[:2]
+    assert np.allclose(cells.images[0].get_array(), products)
+    assert cells.images[0].get_clim() == (-10, 10)
+    assert [bar.get_width() for bar in bars.patches] == [0.7, 0.2, 0.1]
+    assert [text.get_text() for text in bars.texts] == ["0,70", "0,20", "0,10"]
+    assert [label.get_fontweight() for label in cells.get_yticklabels()] == ["normal", "normal", "bold"]
+
+
 def test_head_split_no_cambia_de_tamano_con_h():
     """Las matrices son las mismas con cualquier h: solo cambian sus colores."""
     sizes, painted = set(), set()
@@ -511,6 +523,8 @@ def test_spanish_number(value, text):
         (lambda: plots.panels([1], {"a": {"b": [1]}}, xlabel="x", intervals={"c": ([0], [1])}), "«c»"),
         (lambda: plots.query_stems(torch.ones(2, 3)), "sumen 1"),
         (lambda: plots.query_stems(torch.eye(3)[:1], marks={"otra": 3}), "entre 0 y 2"),
+        (lambda: plots.neuron_view(torch.ones(3, 4), TOKENS[:3], [1, 0], query=0), "2 pesos"),
+        (lambda: plots.neuron_view(torch.ones(3, 4), TOKENS[:3], [1, 0, 0], query=3), "query 3"),
         (lambda: plots.head_split(8, 3), "h que lo divida"),
         (lambda: plots.layer_step(0, {"x": [[1.0]]}, ["a"]), "falta w_q"),
         (lambda: plots.layer_step(99, layer_trace(), TOKENS[:4]), "va de 0 a"),
