@@ -214,6 +214,13 @@ FIGURES = {
         kinds={"otra": ["se reparten los papeles", "se los cambian", "se reparten los papeles"]},
         limits=(0, 1.02),
     ),
+    "verdict_rows": lambda: plots.verdict_rows(
+        {"verbo → objeto": (0.8, 0.7, 0.9), "nombre → determinante": (0.6, 0.5, 0.7), "otra": (0.4, 0.3, 0.5)},
+        bars={"verbo → objeto": 0.6, "nombre → determinante": 0.6, "otra": 0.9},
+        controls={"verbo → objeto": [0.1, 0.2], "nombre → determinante": [0.1], "otra": []},
+        verdicts={"verbo → objeto": "sí", "nombre → determinante": "dudoso", "otra": "no"},
+        xlabel="acierto",
+    ),
 }
 
 
@@ -310,6 +317,18 @@ def test_panels_comparten_ejes_y_color_por_nombre():
     assert second.lines[0].get_color() == color["b"]
     assert first.get_ylim() == second.get_ylim() == third.get_ylim()
     assert first.collections and not spare.axison  # noqa: PT018
+
+
+def test_verdict_rows_pinta_el_liston_y_marca_cada_veredicto():
+    figure = FIGURES["verdict_rows"]()
+    (axes,) = figure.axes
+    bars = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2]
+    assert bars == [0.6, 0.6, 0.9]
+    markers = {line.get_ydata()[0]: line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1
+               and line.get_marker() in "oDs"}  # fmt: skip
+    assert markers == {0: "o", 1: "D", 2: "s"}
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"supera el listón", "no se puede decir", "no lo supera", "listón", "control"} == labels
 
 
 def test_los_vectores_no_mueven_los_ejes():
@@ -537,6 +556,13 @@ def test_spanish_number(value, text):
         (lambda: plots.seed_rows({}, xlabel="x"), "vacío"),
         (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"b": ["sí"]}), "no hay: b"),
         (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"a": ["sí", "no"]}), "2 señales"),
+        (lambda: plots.verdict_rows({}, bars={}, controls={}, verdicts={}, xlabel="x"), "vacío"),
+        (
+            lambda: plots.verdict_rows(
+                {"a": (1, 0, 1)}, bars={"a": 1}, controls={"a": []}, verdicts={"a": "quizá"}, xlabel="x"
+            ),
+            "un veredicto de los conocidos",
+        ),
     ],
 )
 def test_los_errores_dicen_que_se_esperaba(call, message):

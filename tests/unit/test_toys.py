@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from multicabeza.toys import coreference, depth, leak, lookup, pronouns, saturation, two_things
+from multicabeza.heads import best_offset_baseline, word_attention
+from multicabeza.toys import coreference, depth, leak, lookup, pronouns, relations, saturation, two_things
 from multicabeza.toys.intervals import t_interval, t_quantile, wilson_interval
 from multicabeza.toys.training import steps
 
@@ -677,3 +678,227 @@ def test_warmup_starts_with_a_smaller_rate(monkeypatch):
 def test_depth_arm_is_checked():
     with pytest.raises(ValueError, match="variante"):
         depth.Block("otra")
+
+
+# --- Frases con su sintaxis (capítulo 05) ----------------------------------------------------------------------------
+
+
+SPLITS = ("development", "test")
+
+
+@pytest.fixture(scope="module")
+def parsed():
+    """Frases de los dos conjuntos con dos semillas."""
+    return {(split, seed): relations.sentences(split, 160, seed) for split in SPLITS for seed in (0, 1)}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_relations_sets_share_only_the_article(parsed, seed):
+    """Ni palabras ni plantillas en común, salvo «the» y la puntuación; «and» y «because» solo están en prueba."""
+    development, test = ({word for s in parsed[split, seed] for word in s.words} for split in SPLITS)
+    assert development & test == {"the", "."}
+    assert not set(relations.TEMPLATES["development"]) & set(relations.TEMPLATES["test"])
+
+
+def test_relations_halves_cover_the_lists_and_depend_on_the_seed():
+    for kind, words in relations.WORDS.items():
+        halves = [set(relations.vocabulary(split, 3)[kind]) for split in SPLITS]
+        assert halves[0] | halves[1] == set(words.split())
+        assert not halves[0] & halves[1]
+    assert relations.vocabulary("test", 0)["person"] != relations.vocabulary("test", 1)["person"]
+
+
+def test_relations_are_reproducible_and_distinct(parsed):
+    again = relations.sentences("test", 160, 0)
+    assert again == parsed["test", 0]
+    assert len({s.words for s in again}) == 160
+    assert again != parsed["test", 1]
+
+
+def test_relations_edges_join_the_right_classes(parsed):
+    """Cada pareja es (dependiente, núcleo), y cada palabra, de la clase que toca."""
+    kinds = {word: kind for kind, words in relations.WORDS.items() for word in words.split()}
+    kinds |= {d: "det" for split in SPLITS for d in relations.FUNCTION_WORDS[split]["det"].split()}
+    expected = {
+        "nsubj": ({"person"}, {"to thing", "to person", "alone"}),
+        "dobj": ({"person", "thing"}, {"to thing", "to person"}),
+        "amod": ({"person adjective", "thing adjective"}, {"person", "thing", "place"}),
+        "advmod": ({"adverb"}, {"to thing", "to person", "alone"}),
+        "det": ({"det"}, {"person", "thing", "place"}),
+    }
+    for sentence in (s for found in parsed.values() for s in found):
+        for name, pairs in sentence.edges.items():
+            for dependent, governor in pairs:
+                assert kinds[sentence.words[dependent]] in expected[name][0]
+                assert kinds[sentence.words[governor]] in expected[name][1]
+        verbs = [i for i, word in enumerate(sentence.words) if kinds.get(word) in expected["nsubj"][1]]
+        governed = [g for _, g in (*sentence.edges["nsubj"], *sentence.gaps["nsubj"])]
+        assert sorted(governed) == verbs  # cada verbo, un sujeto: expreso o fuera del relativo
+        nouns = [i for i, word in enumerate(sentence.words) if kinds.get(word) in expected["det"][1]]
+        assert sorted(noun for _, noun in sentence.edges["det"]) == nouns
+        for adjective, noun in sentence.edges["amod"]:
+            assert 0 < noun - adjective <= 2
+
+
+@pytest.mark.parametrize(
+    ("template", "pairs"),
+    [
+        ("S+RS V O ~", {"nsubj": 1, "dobj": 2}),
+        ("S+RO V O P", {"nsubj": 2, "dobj": 1}),
+        ("S ~I because S V O ~", {"nsubj": 2, "dobj": 1}),
+        ("S ~V O and S ~V O", {"nsubj": 2, "dobj": 2}),
+    ],
+)
+def test_relations_gaps_are_not_counted(parsed, template, pairs):
+    """En una oración de relativo, el argumento que falta va aparte."""
+    chosen = [s for found in parsed.values() for s in found if s.template == template]
+    assert chosen
+    for sentence in chosen:
+        assert {name: len(sentence.edges[name]) for name in pairs} == pairs
+        assert sum(map(len, sentence.gaps.values())) == ("+R" in template)
+
+
+def test_relations_distances_vary(parsed):
+    """Ninguna distancia fija acierta ni el 85 %, y la del sujeto y la del objeto, ni el 65 %."""
+    for found in parsed.values():
+        for name in relations.RELATIONS:
+            pairs = [s.pairs(name) for s in found]
+            share = best_offset_baseline(pairs, pairs).accuracy
+            assert share < (0.65 if "objeto" in name or "sujeto" in name else 0.85)
+        assert len({len(s.words) for s in found}) > 8
+
+
+def test_relations_pairs_start_in_the_one_who_looks():
+    sentence = relations.sentences("test", 8, 0)[0]
+    for verb, thing in sentence.pairs("verbo → objeto"):
+        assert (thing, verb) in sentence.edges["dobj"]
+    assert sentence.pairs("objeto → verbo") == list(sentence.edges["dobj"])
+    assert sentence.text[0].isupper()
+    assert " ," not in sentence.text
+
+
+def test_relations_probes_tell_the_rules_apart():
+    for kind in relations.PROBES:
+        made = relations.probes(kind, 60, 0)
+        assert len({p.words for p in made}) == 60
+        for probe in made:
+            places = probe.candidates
+            assert probe.query < places["primer nombre a la derecha"]
+            assert places["sujeto"] < probe.query
+            if kind == "dos objetos":
+                assert places["primer nombre a la derecha"] < places["objeto"]
+            elif kind == "relativo":
+                assert places["objeto"] < places["sujeto"]
+            else:
+                assert "objeto" not in places
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: relations.sentences("prueba", 1, 0), "development"),
+        (lambda: relations.probes("otra", 1, 0), "relativo"),
+    ],
+)
+def test_relations_refuse_unknown_names(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def ideal_maps(examples, relation):
+    """Mapas de 2 × 3 cabezas: la 1.2 acierta siempre la relación; la 0.1 mira al siguiente; las demás, a la primera."""
+    maps = []
+    for sentence in examples:
+        n = len(sentence.words)
+        weights = torch.zeros(2, 3, n, n)
+        weights[..., 0] = 1
+        weights[0, 1] = torch.eye(n).roll(1, dims=1)
+        for query, target in sentence.pairs(relation):
+            weights[1, 2, query] = F.one_hot(torch.tensor(target), n).float()
+        maps.append(weights)
+    return maps
+
+
+def test_relations_find_the_head_that_knows(parsed):
+    development, test = (
+        relations.relation_hits(ideal_maps(found, "verbo → objeto"), found, "verbo → objeto")
+        for found in (parsed["development", 0], parsed["test", 0])
+    )
+    assert relations.choose(development, test) == ((1, 2), 1)
+    assert relations.passing(development, test) == [(1, 2)]
+    intervals = relations.bootstrap(development, test, draws=200)
+    assert intervals["accuracy"] == (1, 1)
+    low, high = intervals["gain"]
+    assert low < 1 - test.baseline() < high + 0.02
+    assert high - low < 0.3
+    together = relations.pooled([test, test])
+    assert together.accuracy()[0, 1] == test.accuracy()[0, 1]
+    assert len(together.pairs) == 320
+    counts = relations.by_distance(
+        ideal_maps(parsed["test", 0], "verbo → objeto"), parsed["test", 0], "verbo → objeto", (1, 2)
+    )
+    assert all(hits == n for hits, n in counts.values())
+    assert sum(n for _, n in counts.values()) == int(test.totals.sum())
+    fixed = relations.by_distance(
+        ideal_maps(parsed["test", 0], "sujeto → verbo"), parsed["test", 0], "sujeto → verbo", (0, 1)
+    )
+    assert [d for d, (hits, _) in fixed.items() if hits] == [1]  # la que mira al siguiente
+
+
+def test_relations_bootstrap_chooses_inside_each_draw():
+    """Dos cabezas que empatan en desarrollo y no en prueba: el intervalo debe abarcar a las dos."""
+    half = torch.tensor([[1.0, 0], [0, 1]]).repeat(20, 1)[:, None]  # cada una acierta en la mitad de las frases
+    development = relations.Hits(half, torch.ones(40))
+    test = relations.Hits(torch.tensor([[[1.0, 0]]]).repeat(40, 1, 1), torch.ones(40))
+    assert relations.bootstrap(development, test, draws=300)["accuracy"] == (0, 1)
+
+
+def test_relations_hits_without_pairs_have_no_baseline():
+    assert relations.Hits(torch.ones(2, 1, 1), torch.ones(2)).baseline() == 0
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    from multicabeza.models import load_bert
+
+    return load_bert()
+
+
+def test_relations_word_maps_do_not_depend_on_the_batch(minilm):
+    """Juntas y con relleno, o de una en una y por otro camino: los mismos mapas."""
+    examples = relations.sentences("test", 7, 0)
+    together = relations.word_maps(minilm, examples, batch_size=4)
+    for sentence, weights in zip(examples, together, strict=True):
+        _, tokens = minilm.attend(" ".join(sentence.words))
+        alone = word_attention(tokens, minilm.tokenizer(" ".join(sentence.words)).word_ids())
+        assert weights.shape == (6, 12, len(sentence.words), len(sentence.words))
+        assert torch.allclose(weights, alone, atol=1e-5)
+
+
+def test_relations_controls_keep_the_model_and_lose_what_it_learnt(minilm):
+    before = {name: p.clone() for name, p in minilm.model.named_parameters()}
+    mixed, fresh = relations.permuted(minilm, 0), relations.initialised(minilm, 0)
+    for name, p in minilm.model.named_parameters():
+        assert torch.equal(p, before[name])
+        other = mixed.model.get_parameter(name)
+        if p.ndim > 1:
+            assert torch.equal(other.flatten().sort().values, p.flatten().sort().values)
+            assert not torch.equal(other, p)
+            assert fresh.model.get_parameter(name).std() == pytest.approx(0.02, rel=0.05)
+        else:
+            assert torch.equal(other, p)
+    examples = relations.sentences("test", 16, 0)
+    maps = [
+        relations.relation_hits(relations.word_maps(m, examples), examples, "verbo → objeto") for m in (minilm, mixed)
+    ]
+    assert maps[0].accuracy()[3, 1] > 0.5 > 0.35 > maps[1].accuracy().max()
+    again = relations.permuted(minilm, 0).model.get_parameter("encoder.layer.0.attention.self.query.weight")
+    assert torch.equal(again, mixed.model.get_parameter("encoder.layer.0.attention.self.query.weight"))
+
+
+def test_relations_shuffled_rarity_changes_only_the_rarity(minilm):
+    plain, shuffled = relations.natural_hits(minilm, "test"), relations.natural_hits(minilm, "test", shuffle=1)
+    assert torch.equal(plain["anterior"].hits, shuffled["anterior"].hits)
+    assert not torch.equal(plain["la más rara"].hits, shuffled["la más rara"].hits)
+    assert not set(relations.natural("development")) & set(relations.natural("test"))
+    assert len(plain["anterior"].totals) == 48
