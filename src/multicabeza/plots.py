@@ -2030,3 +2030,217 @@ def neuron_view(
     scale.outline.set_visible(False)
     _put_title(figure, title)
     return figure
+
+
+@with_style
+def stacked(
+    x,
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    xlabel: str,
+    xscale: str = "linear",
+    references: Mapping[str, Mapping[str, float]] | None = None,
+    limits: Mapping[str, tuple[float | None, float | None]] | None = None,
+    shade: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Varias medidas de un mismo proceso, un panel encima de otro con la misma x: qué cambia a la vez que qué.
+
+    Args:
+        x: (n,) abscisas comunes.
+        panels: nombre del eje y → nombre de la serie → (n,) ordenadas.
+        xlabel: nombre del eje x.
+        xscale: «linear», «log» (base 10) o «log2».
+        references: nombre de un panel → {nombre: altura} de una línea discontinua.
+        limits: nombre de un panel → (inferior, superior) de su eje y.
+        shade: (desde, hasta) de una franja que se señala en todos los paneles.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si una serie no tiene la longitud de `x` o hay nombres que no son de ningún panel.
+    """
+    x = _array(x, "x", 1)
+    unknown = ({*(references or {})} | {*(limits or {})}) - {*panels}
+    if unknown or not panels:
+        raise ValueError(f"No hay ningún panel {', '.join(map(repr, sorted(unknown)))}: {', '.join(panels)}.")
+    figure = new_figure(WIDTH, 2.45 * len(panels) + 0.2 + _title_room(title))
+    dashes = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+    color = iter(HEAD_COLORS)
+    stack = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (name, series) in zip(stack, panels.items(), strict=True):
+        if xscale != "linear":
+            axes.set_xscale("log", base=2 if xscale == "log2" else 10)
+        if shade is not None:
+            axes.axvspan(*shade, color=GRID, alpha=0.75, linewidth=0, zorder=0)
+        for place, (label, values) in enumerate(series.items()):
+            values = _array(values, f"panels[{name!r}][{label!r}]", 1)
+            if values.shape != x.shape:
+                raise ValueError(f"La serie «{label}» tiene {len(values)} valores y «x» tiene {len(x)}.")
+            axes.plot(x, values, color=next(color), linestyle=dashes[place % len(dashes)], label=label)
+        for label, height in ((references or {}).get(name) or {}).items():
+            _reference(axes, label, height)
+        axes.set_title(_wrap(name, 1.1 * WIDTH), loc="left", fontsize=10, fontweight="normal", color=MUTED)
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.set_ylim(*(limits or {}).get(name, (None, None)))
+        axes.margins(x=0.01)
+        decimal_comma(axes)
+        axes.legend(loc="best", handlelength=2.4)
+    stack[-1].set_xlabel(xlabel)
+    _put_title(figure, title)
+    return figure
+
+
+def _reference(axes: Axes, label: str, height: float) -> None:
+    """Una línea horizontal discontinua con su nombre debajo, a la izquierda."""
+    axes.axhline(height, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(label, (0, height), xycoords=("axes fraction", "data"), xytext=(5, -3), textcoords="offset points",
+                  ha="left", va="top", fontsize=9.5, color=MUTED)  # fmt: skip
+
+
+@with_style
+def seed_curves(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[Sequence[float]]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    xscales: Sequence[str] = ("linear", "log"),
+    references: Mapping[str, float] | None = None,
+    ylim: tuple[float | None, float | None] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Una línea fina por semilla y un color por experimento, en un panel por cada escala del eje x.
+
+    La escala es parte de la pregunta: una caída puede parecer brusca solo por cómo se dibuja el tiempo.
+
+    Args:
+        curves: nombre del experimento → (abscisas, una lista de ordenadas por semilla); cada uno con sus abscisas.
+        xlabel: nombre del eje x.
+        ylabel: nombre del eje y, con su unidad.
+        xscales: «linear» o «log» (que deja fuera x = 0), un panel por cada una.
+        references: nombre → altura de una línea discontinua.
+        ylim: (inferior, superior).
+        title: título.
+
+    Returns:
+        `Figure` con los paneles uno encima de otro.
+
+    Raises:
+        ValueError: si no hay curvas, una no casa con sus abscisas o la escala no existe.
+    """
+    if not curves or not xscales or {*xscales} - {"linear", "log"}:
+        raise ValueError("Hace falta al menos un experimento y una escala, «linear» o «log».")
+    figure = new_figure(WIDTH, 2.3 * len(xscales) + 0.35 * ((len(curves) + 1) // 2) + _title_room(title))
+    dashes = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+    for row, (axes, scale) in enumerate(
+        zip(figure.subplots(len(xscales), 1, squeeze=False)[:, 0], xscales, strict=True)
+    ):
+        axes.set_xscale(scale)
+        for place, (name, (x, seeds)) in enumerate(curves.items()):
+            x = _array(x, f"curves[{name!r}]", 1)
+            seen = x > 0 if scale == "log" else x >= x.min()
+            for rank, values in enumerate(seeds):
+                values = _array(values, f"curves[{name!r}]", 1)
+                if values.shape != x.shape:
+                    raise ValueError(f"Una curva de «{name}» tiene {len(values)} valores y sus abscisas, {len(x)}.")
+                axes.plot(x[seen], values[seen], color=HEAD_COLORS[place % len(HEAD_COLORS)], linewidth=1.5, alpha=0.85,
+                          linestyle=dashes[place % len(dashes)], label=None if row or rank else name)  # fmt: skip
+        for label, height in (references or {}).items():
+            _reference(axes, label, height)
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.margins(x=0.02)
+        if ylim is not None:
+            axes.set_ylim(*ylim)
+        decimal_comma(axes)
+        axes.set_xlabel(xlabel + (", escala logarítmica" if scale == "log" else ""))
+        if row == 0:
+            axes.set_title(_wrap(ylabel, 1.1 * WIDTH), loc="left", fontsize=10, fontweight="normal", color=MUTED)
+    _put_title(figure, title)
+    legend = figure.legend(loc="outside lower center", ncols=2, handlelength=2.6, columnspacing=1.4)
+    for line in legend.get_lines():
+        line.set_linewidth(2.2)
+        line.set_alpha(1)
+    return figure
+
+
+@with_style
+def induction_circuit(first: str = "gato", second: str = "perro") -> Figure:
+    """El circuito de inducción: lo que la cabeza de token anterior escribe y lo que la de inducción lee.
+
+    Se lee de abajo arriba; cada columna es el flujo residual de un token.
+
+    Args:
+        first: el token que se repite, [A].
+        second: el que lo siguió, [B].
+
+    Returns:
+        `Figure`.
+    """
+    height = 5.5
+    figure = new_figure(WIDTH, height, layout="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(0, height)
+    columns = (0.65, 2.1, 3.97)
+    previous, induction = HEAD_COLORS[0], ACCENT_2
+
+    def chip(x, y, text, color, width, tall=0.36):
+        shape = "round,pad=0,rounding_size=0.08"
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - width / 2, y - tall / 2),
+                width,
+                tall,
+                shape,
+                facecolor=_tint(color, 0.2),
+                edgecolor=color,
+                linewidth=1.2,
+                zorder=5,
+            )
+        )
+        axes.text(x, y, text, ha="center", va="center", fontsize=10, linespacing=1.25, zorder=6)
+
+    def arrow(start, end, color, bend=0.0, **style):
+        style = {"arrowstyle": "-|>", "mutation_scale": 15, "linewidth": 2.4} | style
+        curve = f"arc3,rad={bend}"
+        axes.add_patch(
+            FancyArrowPatch(start, end, connectionstyle=curve, color=color, shrinkA=0, shrinkB=0, zorder=4, **style)
+        )
+
+    def heading(y, text, color):
+        axes.add_patch(Rectangle((0, y - 0.16), WIDTH, 0.32, facecolor=_tint(color, 0.12), linewidth=0, zorder=2))
+        axes.text(0.08, y, text, ha="left", va="center", fontsize=10.5, color=text_color(color), fontweight="bold",
+                  zorder=3)  # fmt: skip
+
+    for x, token, place in zip(columns, (first, second, first), ("j − 1", "j", "i"), strict=True):
+        axes.add_patch(
+            Rectangle((x - 0.07, 0.62), 0.14, 4.2, facecolor="#e6f0f6", edgecolor=ACCENT, linewidth=0.8, zorder=1)
+        )
+        axes.text(x, 0.42, f"«{token}»", ha="center", va="center", fontsize=12, fontweight="bold")
+        axes.text(x, 0.17, f"posición {place}", ha="center", va="center", fontsize=10, color=MUTED)
+        chip(x, 0.95, f"soy «{token}»", MUTED, 1.16)
+    axes.text(sum(columns[1:]) / 2, 0.42, "· · ·", ha="center", va="center", fontsize=12, color=MUTED)
+
+    heading(1.44, "Capa 0 · token anterior: apunta quién iba delante", previous)
+    arrow((columns[0], 1.75), (columns[1] - 0.76, 2.12), previous, -0.12)
+    chip(columns[1], 2.15, f"iba tras «{first}»", previous, 1.5)
+
+    heading(2.64, "Capa 1 · inducción: mira a quien siguió, y copia", induction)
+    chip(columns[1], 3.16, f"clave: «iba\ntras {first}»", previous, 1.3, 0.52)
+    chip(columns[2], 3.16, f"consulta: «¿quién\niba tras {first}?»", induction, 1.56, 0.52)
+    arrow((columns[1] + 0.68, 3.16), (columns[2] - 0.81, 3.16), MUTED, arrowstyle="<|-|>", mutation_scale=10,
+          linewidth=1.4)  # fmt: skip
+    axes.text(columns[1] + 0.92, 3.47, "encajan", ha="center", va="bottom", fontsize=10, color=MUTED)
+    arrow((columns[1], 3.72), (columns[2] - 0.78, 4.28), induction, -0.12)
+    axes.text(columns[1] - 0.14, 3.88, f"valor: «{second}»", ha="right", va="center", fontsize=10, color=INK)
+    chip(columns[2], 4.3, f"escribe «{second}»", induction, 1.5)
+    arrow((columns[2], 4.82), (columns[2], 5.1), INK)
+    axes.text(
+        WIDTH - 0.04, 5.28, f"el siguiente: «{second}»", ha="right", va="center", fontsize=11.5, fontweight="bold"
+    )
+    return figure
