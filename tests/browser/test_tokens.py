@@ -103,6 +103,7 @@ def thousandths(weights):
 
 ALPHA = """(nodes) => nodes.map((e) => { const c = getComputedStyle(e);
   const parts = c.backgroundColor.match(/[\\d.]+/g).map(Number); return parts.length > 3 ? parts[3] : 1; })"""
+STILL = "() => !document.getAnimations().length"  # ningún color está cambiando
 ROUNDED = 0.0055  # el navegador dice la opacidad de un color con dos decimales
 OPACITY = "(nodes) => nodes.map((e) => [Number(e.dataset.k), Number(getComputedStyle(e).fillOpacity)])"
 
@@ -112,7 +113,7 @@ def check(page, weights, tokens, layer, head, query, *, which=0, to=False):
     matrix = thousandths(weights)[layer, head]
     row = matrix[:, query] if to else matrix[query]
     n = len(tokens)
-    page.wait_for_timeout(250)  # el cambio de color dura poco
+    page.wait_for_function(STILL)
     assert block(page, which).locator(".head").inner_text().split(" · ")[0] == f"Cabeza {layer}.{head}"
     asked = words(page, which).evaluate_all("(nodes) => nodes.map((e) => Number(e.style.getPropertyValue('--w')))")
     assert asked == pytest.approx(row.tolist(), abs=1e-6)
@@ -315,7 +316,7 @@ def test_al_pasar_por_encima_se_ve_y_al_pulsar_se_queda(visit, urls):
     page, _ = visit(urls["libro"])
     words(page).nth(3).click()
     words(page).nth(5).hover()
-    page.wait_for_timeout(250)
+    page.wait_for_function(STILL)
     row = thousandths(first_weights())[3, 1, 5].tolist()
     assert words(page).evaluate_all(ALPHA) == pytest.approx(row, abs=ROUNDED)
     assert query_of(page, 0) == 3
