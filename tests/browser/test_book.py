@@ -67,6 +67,11 @@ def press_everything(page: Page) -> None:
     for control in page.locator(".mc-explore, .mc-calculator").locator("input:visible, select:visible").all():
         control.focus()
         page.keyboard.press("ArrowRight")
+    for view in page.locator(".mc-tokens").all():
+        for place in (view.get_by_role("gridcell").last, view.locator(".sentence button").last):
+            if place.count() and place.is_visible():
+                place.focus()
+                page.keyboard.press("Enter")
     for question in page.locator(".mc-predict").all():
         answer(page, question)
     for radio in page.locator(".portada input").all()[:3]:
