@@ -204,6 +204,44 @@ def look(bert: LoadedModel, sentence: str) -> Look:
     return Look(tokens, words, ids, member, weights, torch.stack(norms), output.last_hidden_state[0].mean(0))
 
 
+class OpenHead(NamedTuple):
+    """Una cabeza por dentro, en una frase.
+
+    Attributes:
+        query: consultas (n, d_k).
+        key: claves menos la clave media, (n, d_k). La softmax no nota la diferencia: a todas las claves de una consulta
+            les quita lo mismo, q · media.
+        weights: pesos (n, n), softmax de query @ key.T / √d_k.
+    """
+
+    query: Tensor
+    key: Tensor
+    weights: Tensor
+
+
+def open_head(bert: LoadedModel, layer: int, head: int, sentence: str) -> OpenHead:
+    """Saca las consultas, las claves y los pesos de una cabeza en una frase.
+
+    Args:
+        bert: lo que devuelve `load_bert`.
+        layer: la capa, desde 0.
+        head: la cabeza, desde 0.
+        sentence: la frase.
+
+    Returns:
+        `OpenHead`.
+    """
+    with torch.no_grad():
+        output = bert.model(
+            **bert.tokenizer(sentence, return_tensors="pt"), output_hidden_states=True, output_attentions=True
+        )
+        part, x = bert.model.encoder.layer[layer].attention.self, output.hidden_states[layer]
+        query, key = (
+            split_heads(projection(x), part.num_attention_heads)[0, head] for projection in (part.query, part.key)
+        )
+    return OpenHead(query, key - key.mean(0), output.attentions[layer][0, head])
+
+
 def embed(bert: LoadedModel, ids: Tensor, mask: Tensor | None = None) -> Tensor:
     """El vector de cada frase de un lote: la media de los vectores finales de sus tokens, como al entrenar MiniLM.
 
@@ -368,6 +406,28 @@ def edited_values(bert: LoadedModel, edit: Callable[[int, Tensor], Tensor]) -> I
         for number, layer in enumerate(bert.model.encoder.layer):
             stack.enter_context(layer.attention.self.value.register_forward_hook(hook(number)))
         yield
+
+
+def replaced(which: Tensor, place: Tensor, source: Tensor | None = None) -> Callable[[int, Tensor], Tensor]:
+    """Un `edit` para `edited_values`: en algunas cabezas, el valor de un token se borra o se cambia por el de otro.
+
+    Args:
+        which: bool (n_layers, h), las cabezas.
+        place: (n_layers, h), el token cuyo valor se cambia en cada una.
+        source: (n_layers, h), el token cuyo valor ocupa su lugar; si falta, cero.
+
+    Returns:
+        Una función (capa, valores) → valores.
+    """
+
+    def edit(layer: int, values: Tensor) -> Tensor:
+        values = values.clone()  # (B, h, n, d_k)
+        for head in which[layer].nonzero()[:, 0].tolist():
+            new = 0 if source is None else values[:, head, source[layer, head]]
+            values[:, head, place[layer, head]] = new
+        return values
+
+    return edit
 
 
 def shuffled(bert: LoadedModel, ids: Tensor, which: Tensor, generator: torch.Generator) -> Tensor:
