@@ -221,7 +221,16 @@ FIGURES = {
         verdicts={"verbo → objeto": "sí", "nombre → determinante": "dudoso", "otra": "no"},
         xlabel="acierto",
     ),
-}
+    "stacked": lambda: plots.stacked(
+        [0, 1, 2], {"pérdida": {"a": [3, 2, 1], "b": [3, 3, 3]}, "índice": {"c": [0, 0.5, 1]}}, xlabel="paso",
+        references={"pérdida": {"azar": 2.5}}, limits={"índice": (0, 1)}, shade=(0.5, 1.5),
+    ),
+    "seed_curves": lambda: plots.seed_curves(
+        {"dos capas": ([0, 1, 10], [[4, 3, 0], [4, 4, 1]]), "una capa": ([0, 5], [[4, 3]])},
+        xlabel="paso", ylabel="pérdida", references={"uno del periodo": 2.7},
+    ),
+    "induction_circuit": lambda: plots.induction_circuit(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -403,6 +412,34 @@ def test_neuron_view_ensena_los_productos_y_los_pesos():
     assert [label.get_fontweight() for label in cells.get_yticklabels()] == ["normal", "normal", "bold"]
 
 
+def test_stacked_señala_la_misma_franja_y_cada_medida_tiene_su_color():
+    figure = FIGURES["stacked"]()
+    loss, index = figure.axes
+    assert [list(line.get_ydata()) for line in loss.lines] == [[3, 2, 1], [3, 3, 3], [2.5, 2.5]]
+    assert index.get_ylim() == (0, 1)
+    colors = [line.get_color() for line in [*loss.lines[:2], *index.lines]]
+    assert len({*colors}) == 3
+    for axes in figure.axes:
+        band = axes.patches[0].get_extents().transformed(axes.transData.inverted())
+        assert list(band.intervalx) == pytest.approx([0.5, 1.5])
+
+
+def test_seed_curves_dibuja_cada_semilla_en_las_dos_escalas():
+    """En la logarítmica no cabe el paso 0; en la otra, sí."""
+    linear_axes, log_axes = FIGURES["seed_curves"]().axes
+    assert (linear_axes.get_xscale(), log_axes.get_xscale()) == ("linear", "log")
+    assert [list(line.get_xdata()) for line in linear_axes.lines[:3]] == [[0, 1, 10], [0, 1, 10], [0, 5]]
+    assert [list(line.get_xdata()) for line in log_axes.lines[:3]] == [[1, 10], [1, 10], [5]]
+    assert [list(line.get_ydata()) for line in log_axes.lines[:2]] == [[3, 0], [4, 1]]
+    assert len({line.get_color() for line in linear_axes.lines[:3]}) == 2
+
+
+def test_induction_circuit_dice_quien_lee_a_quien():
+    texts = " ".join(text.get_text().replace("\n", " ") for text in plots.induction_circuit("sol", "mar").axes[0].texts)
+    for piece in ("clave: «iba tras sol»", "consulta: «¿quién iba tras sol?»", "escribe «mar»", "el siguiente: «mar»"):
+        assert piece in texts
+
+
 def test_head_split_no_cambia_de_tamano_con_h():
     """Las matrices son las mismas con cualquier h: solo cambian sus colores."""
     sizes, painted = set(), set()
@@ -556,6 +593,11 @@ def test_spanish_number(value, text):
         (lambda: plots.seed_rows({}, xlabel="x"), "vacío"),
         (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"b": ["sí"]}), "no hay: b"),
         (lambda: plots.seed_rows({"a": [1]}, xlabel="x", kinds={"a": ["sí", "no"]}), "2 señales"),
+        (lambda: plots.stacked([1, 2], {"a": {"b": [1]}}, xlabel="x"), "1 valores"),
+        (lambda: plots.stacked([1], {"a": {"b": [1]}}, xlabel="x", limits={"c": (0, 1)}), "'c'"),
+        (lambda: plots.seed_curves({}, xlabel="x", ylabel="y"), "al menos un experimento"),
+        (lambda: plots.seed_curves({"a": ([1], [[1]])}, xlabel="x", ylabel="y", xscales=["log2"]), "una escala"),
+        (lambda: plots.seed_curves({"a": ([1, 2], [[1]])}, xlabel="x", ylabel="y"), "1 valores"),
         (lambda: plots.verdict_rows({}, bars={}, controls={}, verdicts={}, xlabel="x"), "vacío"),
         (
             lambda: plots.verdict_rows(

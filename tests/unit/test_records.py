@@ -61,6 +61,18 @@ def test_small_record_can_be_remade():
         assert_close(new.values, changed)
 
 
+def test_files_of_a_record_are_written_whole(tmp_path, monkeypatch):
+    """Los puntos de control se escriben junto al registro, en su carpeta, sin dejar borradores."""
+    recipe = replace(records.RECIPES["02_saturation"], files="inventado:archivos")
+    monkeypatch.setitem(records.RECIPES, "con_archivos", recipe)
+    monkeypatch.setattr(records, "_call", lambda reference, seeds: {"carpeta/a.bin": bytes(seeds), "b.bin": b"\x00"})
+    paths = records.write_files("con_archivos", tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in paths] == ["carpeta/a.bin", "b.bin"]
+    assert (tmp_path / "carpeta/a.bin").read_bytes() == bytes(recipe.seeds)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["a.bin", "b.bin"]
+    assert records.write_files("02_saturation", tmp_path) == []
+
+
 # --- La huella del código --------------------------------------------------------------------------------------------
 
 SOURCE = '''"""Módulo."""

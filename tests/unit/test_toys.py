@@ -1,16 +1,30 @@
 """Los modelos pequeños de los capítulos y los intervalos con que se cuentan sus resultados."""
 
+import hashlib
 import math
 import random
 import re
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from multicabeza.heads import best_offset_baseline, word_attention
-from multicabeza.toys import coreference, depth, leak, lookup, pronouns, relations, saturation, two_things
+from multicabeza.toys import (
+    coreference,
+    depth,
+    induction,
+    leak,
+    lookup,
+    pronouns,
+    records,
+    relations,
+    saturation,
+    two_things,
+)
 from multicabeza.toys.intervals import t_interval, t_quantile, wilson_interval
+from multicabeza.toys.records import load_record, results_folders
 from multicabeza.toys.training import steps
 
 # --- Intervalos ------------------------------------------------------------------------------------------------------
@@ -902,3 +916,220 @@ def test_relations_shuffled_rarity_changes_only_the_rarity(minilm):
     assert not torch.equal(plain["la más rara"].hits, shuffled["la más rara"].hits)
     assert not set(relations.natural("development")) & set(relations.natural("test"))
     assert len(plain["anterior"].totals) == 48
+
+
+# --- Inducción -------------------------------------------------------------------------------------------------------
+
+
+def hand_made_circuit() -> induction.InductionModel:
+    """El circuito del capítulo 06, escrito a mano: cada peso, el que dice el dibujo.
+
+    16 tokens y 16 posiciones, cada uno en su propia componente. Componentes: 0–15, qué token soy; 16–31, en qué
+    posición; 32–47, quién iba delante (lo escribe la cabeza 0.0); 48–63, quién viene (lo escribe la cabeza 1.0).
+    """
+    model, n = induction.InductionModel(), 16
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+        for norm in (*model.norms, model.final_norm):
+            norm.weight.fill_(1)
+        eye = torch.eye(n)
+        model.tokens.weight[:n, :16] = eye
+        model.positions.weight[:n, 16:32] = eye
+        first, second = (layer.qkv_proj.weight for layer in model.layers)
+        # Cabeza 0.0: la consulta de la posición i busca la clave de la i − 1 y copia su token.
+        first[:16, 16:32] = 20 * torch.diag(torch.ones(n - 1), 1)
+        first[64:80, 16:32] = eye
+        first[128:144, :16] = eye
+        model.layers[0].out_proj.weight[32:48, :16] = eye
+        # Cabeza 1.0: la consulta «qué token soy» busca la clave «quién iba delante» y copia el token.
+        second[:16, :16] = 20 * eye
+        second[64:80, 32:48] = eye
+        second[128:144, :16] = eye
+        model.layers[1].out_proj.weight[48:64, :16] = eye
+        model.unembed.weight[:n, 48:64] = eye
+    return model
+
+
+def test_induction_circuit_made_by_hand_predicts_what_followed():
+    model = hand_made_circuit()
+    tokens = torch.tensor([[15, 3, 7, 1, 9, 4, 3, 7, 1, 9, 4, 3]])  # el primero no tiene anterior: que no se repita
+    logits, weights = model(tokens, need_weights=True)
+    assert logits[0, 6:-1].argmax(-1).tolist() == tokens[0, 7:].tolist()
+    previous = induction.previous_token_score(weights)[:, 0]
+    matching = induction.prefix_matching_score(weights, tokens)[:, 0]
+    assert previous[0, 0] > 0.95
+    assert matching[1, 0] > 0.95
+    assert matching[0].max() < 0.4
+    assert previous[1].max() < 0.4
+
+
+def test_induction_cut_breaks_only_the_path_that_carries_the_circuit(monkeypatch):
+    """En el circuito hecho a mano, lo que escribe la 0.0 lo leen las claves; cortar las otras vías no cambia nada."""
+    tokens = torch.tensor([[15, 3, 7, 1, 9, 4, 3, 7, 1, 9, 4, 3]])
+    period = torch.tensor([[6]])
+    model = hand_made_circuit()
+    model.positions = torch.nn.Embedding.from_pretrained(model.positions.weight[:12].detach())
+    monkeypatch.setattr(induction, "exam", lambda: (tokens, period))
+    monkeypatch.setattr(induction, "LENGTH", 12)
+    with torch.no_grad():
+        model.unembed.weight.mul_(3)
+    cut = {reader: induction.measure_cut(model, [(0, 0)], reader) for reader in ("query", "key", "value")}
+    whole = induction.measure(model, tokens, period)
+    assert induction.measure_cut(model, [], "key").repeated == pytest.approx(whole.repeated, abs=1e-5)
+    assert cut["key"].prefix[1][0] < 0.5 < 0.9 < min(cut[reader].prefix[1][0] for reader in ("query", "value"))
+    assert cut["key"].repeated > whole.repeated + 0.5
+    with pytest.raises(ValueError, match="Se esperaba una vía"):
+        induction.measure_cut(model, [(0, 0)], "clave")
+
+
+def test_induction_sequences_repeat_with_their_period():
+    tokens, period = induction.sample_sequences(200, torch.Generator().manual_seed(0))
+    assert tokens.shape == (200, 64)
+    assert (period.min().item(), period.max().item()) == (8, 32)
+    for row, p in zip(tokens, period.flatten().tolist(), strict=True):
+        assert torch.equal(row[p:], row[:-p])
+    assert tokens.unique().numel() == 64
+
+
+def test_induction_parts_are_what_can_and_cannot_be_known():
+    repeated, fresh = induction.parts(torch.tensor([[8], [32]]))
+    assert repeated[0].nonzero().flatten().tolist() == list(range(8, 63))
+    assert fresh[0].nonzero().flatten().tolist() == list(range(7))
+    assert not (repeated & fresh).any()
+
+
+def test_induction_plateau_is_the_loss_of_knowing_which_tokens():
+    """Con un periodo sin tokens iguales es log P; con uno que sale dos veces, algo menos."""
+    period = torch.full((1, 1), 8)
+    clean = (torch.arange(64) % 8)[None]
+    assert induction.plateau(clean, period) == pytest.approx(math.log(8), abs=1e-5)
+    twice = torch.tensor([0, 0, 1, 2, 3, 4, 5, 6]).repeat(8)[None]
+    repeated = twice[0, 9:]
+    expected = sum(math.log(8 / (2 if token == 0 else 1)) for token in repeated.tolist()) / len(repeated)
+    assert induction.plateau(twice, period) == pytest.approx(expected, abs=1e-5)
+
+
+def test_induction_model_is_causal_and_has_the_parameters_it_says():
+    model = induction.new_model("two")
+    assert sum(weight.numel() for weight in model.parameters()) == 45_440
+    shapes = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+    for layer in range(2):
+        assert shapes[f"layers.{layer}.qkv_proj.weight"] == (192, 64)
+        assert shapes[f"layers.{layer}.out_proj.weight"] == (64, 64)
+        assert shapes[f"norms.{layer}.weight"] == (64,)
+    assert len(shapes) == 2 + 2 * 4 + 2 + 1
+    tokens = torch.randint(64, (1, 20), generator=torch.Generator().manual_seed(0))
+    changed = tokens.clone()
+    changed[0, 10:] = (changed[0, 10:] + 1) % 64
+    with torch.no_grad():
+        assert torch.allclose(model(tokens)[:, :10], model(changed)[:, :10], atol=1e-5)
+        logits, weights = model(tokens, need_weights=True)
+        assert torch.allclose(logits, model(tokens), atol=1e-5)
+    assert weights.shape == (2, 1, 4, 20, 20)
+    with pytest.raises(ValueError, match="como mucho"):
+        model(torch.zeros(1, 65, dtype=torch.long))
+
+
+def test_induction_forward_is_the_documented_formula():
+    """La cuenta del principio del archivo, paso a paso y sin la clase: la que se lleva a otro lenguaje."""
+    model = induction.new_model("two", seed=3)
+    weight, n = model.state_dict(), 12
+    tokens = torch.randint(64, (n,), generator=torch.Generator().manual_seed(1))
+    x = weight["tokens.weight"][tokens] + weight["positions.weight"][:n]
+    past = torch.ones(n, n).tril().bool()
+    for layer in range(2):
+        read = F.layer_norm(x, (64,), weight[f"norms.{layer}.weight"], weight[f"norms.{layer}.bias"], 1e-5)
+        qkv = read @ weight[f"layers.{layer}.qkv_proj.weight"].T
+        for head in range(4):
+            q, k, v = (qkv[:, 64 * part + 16 * head : 64 * part + 16 * (head + 1)] for part in range(3))
+            pattern = (q @ k.T / 4).masked_fill(~past, -torch.inf).softmax(-1)
+            x = x + pattern @ v @ weight[f"layers.{layer}.out_proj.weight"][:, 16 * head : 16 * (head + 1)].T
+    x = F.layer_norm(x, (64,), weight["final_norm.weight"], weight["final_norm.bias"], 1e-5)
+    with torch.no_grad():
+        assert torch.allclose(x @ weight["unembed.weight"].T, model(tokens[None])[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("distance", [1, 2])
+def test_induction_blind_arm_only_hides_one_distance_of_layer_0(distance):
+    model = induction.new_model(f"blind_{distance}")
+    tokens = torch.randint(64, (2, 64), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        _, weights = model(tokens, need_weights=True)
+    hidden = weights.diagonal(-distance, -2, -1)
+    assert hidden[0].abs().max() == 0
+    assert hidden[1].min() > 0
+    assert weights[0].diagonal(-(3 - distance), -2, -1).min() > 0
+    assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), induction.new_model("two").parameters(), strict=True)
+    )
+
+
+def test_smeared_keys_mix_each_key_with_the_one_before():
+    smear = induction.SmearedKeys(2)
+    with torch.no_grad():
+        smear.alpha[0], smear.alpha[1] = 40.0, 0.0  # σ = 1 y σ = 1/2
+    query, key = torch.randn(2, 1, 2, 5, 3, generator=torch.Generator().manual_seed(0))
+    same, mixed = smear(query, key, torch.arange(5))
+    assert torch.equal(same, query)
+    assert torch.allclose(mixed[:, 0], key[:, 0])
+    assert torch.allclose(mixed[:, 1, 1:], (key[:, 1, 1:] + key[:, 1, :-1]) / 2)
+    assert torch.allclose(mixed[:, 1, 0], key[:, 1, 0])
+
+
+def test_steepest_finds_the_fall():
+    when = list(range(0, 1001, 50))
+    cliff = [4.0 if step <= 400 else 1.0 for step in when]
+    assert induction.steepest(when, cliff) == (1.0, 250)
+    slope = [4 - 3 * step / 1000 for step in when]
+    assert induction.steepest(when, slope)[0] == pytest.approx(0.2)
+
+
+def test_induction_training_learns_and_is_repeatable(monkeypatch):
+    monkeypatch.setenv("MULTICABEZA_BOOK", "1")
+    runs = [induction.train("smeared", seed=1, num_steps=30, keep=(0, 30)) for _ in range(2)]
+    first, second = (run.curve("repeated") for run in runs)
+    assert runs[0].steps == [0, 1, 2, 5, 10, 20]
+    assert first == pytest.approx(second, abs=1e-4)
+    assert first[-1] < first[0]
+    assert not torch.equal(runs[0].states[0]["tokens.weight"], runs[0].states[30]["tokens.weight"])
+    assert torch.equal(runs[0].states[0]["tokens.weight"], induction.new_model("smeared", 1).tokens.weight)
+    with pytest.raises(ValueError, match="Se esperaba una variante"):
+        induction.train("three")
+
+
+# --- Los puntos de control de la inducción ---------------------------------------------------------------------------
+
+
+def test_checkpoints_are_few_small_and_the_recorded_ones():
+    record = load_record("06_phase")
+    recorded = record.values["checkpoints"]
+    folder = next(f for f in results_folders() if (f / "induction").is_dir())
+    files = sorted(folder.glob("induction/*"))
+    assert [f"induction/{path.name}" for path in files] == sorted(recorded["sha256"])
+    assert recorded["steps"] == list(induction.CHECKPOINT_STEPS)
+    assert recorded["seed"] in record.seeds
+    assert len(files) <= 8
+    for path in files:
+        assert path.stat().st_size <= 100_000
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded["sha256"][f"induction/{path.name}"]
+        assert {weight.dtype for weight in load_file(path).values()} == {torch.float16}
+
+
+def test_checkpoints_give_the_recorded_loss():
+    """En float16 se pierde poco: la pérdida del punto de control es la del entrenamiento, y la del registro."""
+    recorded = load_record("06_phase").values["checkpoints"]
+    tokens, period = induction.exam()
+    for step, exact, rounded in zip(recorded["steps"], recorded["repeated"], recorded["float16"], strict=True):
+        loss = induction.measure(induction.load_checkpoint(step), tokens, period).repeated
+        assert loss == pytest.approx(rounded, abs=2e-3), step
+        assert loss == pytest.approx(exact, abs=2e-2), step
+
+
+def test_checkpoint_errors_name_what_there_is(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"paso 450\. Los que hay: 0, 400"):
+        induction.load_checkpoint(450)
+    monkeypatch.setattr(records, "results_folders", lambda: [tmp_path])
+    with pytest.raises(FileNotFoundError, match=r"Rehazlo con: python -m multicabeza\.toys\.records 06_phase"):
+        induction.load_checkpoint(400)
