@@ -401,6 +401,123 @@ def contributions_by_difference(heads, w_o):
     return torch.stack(found, dim=1)
 
 
+def positional_by_loops(weights, offset):
+    h, n, _ = weights.shape
+    score = []
+    for head in range(h):
+        queries = [i for i in range(n) if 0 <= i + offset < n]
+        score.append(
+            sum(max(range(n), key=lambda j: weights[head, i, j]) == i + offset for i in queries) / len(queries)
+        )
+    return torch.tensor(score)
+
+
+def positional_by_diagonals(weights, offset):
+    """La diagonal del desplazamiento, comparada con el máximo de su fila."""
+    there = weights.diagonal(offset, -2, -1)
+    first = max(0, -offset)
+    return (there == weights.max(-1).values[:, first : first + there.shape[-1]]).double().mean(-1)
+
+
+def positional_by_one_hot(weights, offset):
+    n = weights.shape[-1]
+    wanted = torch.ones(n, n).tril(offset).triu(offset)
+    return torch.einsum("hqk,qk->h", F.one_hot(weights.argmax(2), n).float(), wanted) / wanted.sum()
+
+
+def positional_with_nan(weights, offset):
+    target = torch.arange(weights.shape[-1]) + offset
+    hits = (weights.argmax(-1) == target).float()
+    hits[:, (target < 0) | (target >= len(target))] = torch.nan
+    return hits.nanmean(-1)
+
+
+def positional_overwriting(weights, offset):
+    """Cambia sus entradas: deja solo el máximo de cada fila."""
+    weights.copy_(weights == weights.amax(-1, keepdim=True))
+    return weights.diagonal(offset, -2, -1).mean(-1)
+
+
+def positional_by_shifting(weights, offset):
+    n = weights.shape[-1]
+    padded = F.pad(weights.argmax(-1) - torch.arange(n), (0, n), value=n + 1)
+    return (padded == offset).sum(1).true_divide(n - abs(offset))
+
+
+def positional_by_numpy(weights, offset):
+    strongest = np.argmax(weights.numpy(), axis=-1)
+    there = [i for i in range(strongest.shape[1]) if i + offset in range(strongest.shape[1])]
+    return torch.from_numpy(np.mean(strongest[:, there] - np.array(there) == offset, axis=1))
+
+
+def entropy_by_loops(weights):
+    n_q, n_k = weights.shape[-2:]
+    found = []
+    for one in weights.reshape(-1, n_q, n_k).tolist():
+        found.append(sum(-p * math.log(p) for row in one for p in row if p > 0) / n_q)
+    return torch.tensor(found).reshape(weights.shape[:-2])
+
+
+def entropy_recursive(weights):
+    if weights.dim() > 2:
+        return torch.stack([entropy_recursive(one) for one in weights])
+    return torch.distributions.Categorical(probs=weights).entropy().mean()
+
+
+def entropy_in_bits_and_back(weights):
+    return -(weights * weights.clamp_min(1e-30).log2()).sum((-1, -2)) * math.log(2) / weights.size(-2)
+
+
+def entropy_by_sorting(weights):
+    """La entropía no depende del orden de las claves, ni de las consultas."""
+    shuffled = weights[..., torch.randperm(weights.shape[-2]), :].sort(-1).values
+    return torch.nansum(-shuffled * shuffled.log(), dim=-1).mean(-1)
+
+
+def entropy_from_uniform(weights):
+    """log n_k menos la divergencia con el reparto uniforme."""
+    n_k = weights.shape[-1]
+    return math.log(n_k) - torch.special.xlogy(weights, weights * n_k).sum(-1).mean(-1)
+
+
+def accuracy_by_dictionary(weights, pairs):
+    governor_of = dict(pairs)
+    hits = torch.zeros(len(weights))
+    for dependent, row in enumerate(weights.argmax(2).T):
+        if dependent in governor_of:
+            hits += row == governor_of[dependent]
+    return hits / len(governor_of)
+
+
+def accuracy_by_loops(weights, pairs):
+    return torch.tensor(
+        [sum(int(head[d].argmax()) == g for d, g in pairs) / len(pairs) for head in weights], dtype=torch.float64
+    )
+
+
+def accuracy_by_table(weights, pairs):
+    """Una tabla de parejas (n, n) y los máximos de cada fila."""
+    table = torch.zeros(weights.shape[1:])
+    for pair in pairs:
+        table[pair] = 1
+    return ((weights == weights.amax(-1, keepdim=True)) * table).sum((1, 2)) / table.sum()
+
+
+def accuracy_by_comparing(weights, pairs):
+    """Ninguna otra clave pesa más."""
+    found = [(weights[:, d] > weights[:, d, g, None]).any(-1).logical_not() for d, g in pairs]
+    return torch.stack(found, -1).float().mean(-1)
+
+
+def accuracy_emptying_the_list(weights, pairs):
+    """Gasta la lista: cambia sus entradas."""
+    total, hits = len(pairs), 0
+    while pairs:
+        dependent, governor = pairs.pop()
+        hits = hits + weights[:, dependent].topk(1).indices.eq(governor).squeeze(-1)
+    return hits / total
+
+
 UNUSUAL = {
     "1.1": [
         positions_by_loops,
@@ -505,6 +622,37 @@ UNUSUAL = {
         lambda heads, w_o: torch.einsum("bhnd,hdm->bhnm", heads, w_o.view(heads.shape[1], heads.shape[3], -1)),
         lambda heads, w_o: (heads[..., None] * w_o.unflatten(0, (heads.size(1), 1, -1))).sum(-2).bfloat16(),
         lambda x, w: torch.stack([h @ rows for h, rows in zip(x.unbind(1), w.split(x.shape[-1]), strict=True)], 1),
+    ],
+    "5.1": [
+        positional_by_loops,
+        positional_by_diagonals,
+        positional_by_one_hot,
+        positional_with_nan,
+        positional_overwriting,
+        positional_by_shifting,
+        positional_by_numpy,
+        lambda weights, offset: positional_by_loops(weights.flip(-1, -2), -offset).half(),
+    ],
+    "5.2": [
+        entropy_by_loops,
+        entropy_recursive,
+        entropy_in_bits_and_back,
+        entropy_by_sorting,
+        entropy_from_uniform,
+        lambda weights: torch.special.entr(weights).mean((-2, -1)) * weights.shape[-1],
+        lambda weights: -(weights * (weights + 1e-9).log()).sum(-1).mean(-1),
+        lambda weights: -(weights * weights.log().nan_to_num()).sum(-1).mean(-1).bfloat16(),
+        lambda weights: -torch.where(weights == 0, 1, weights).log().mul(weights).sum(-1).mean(-1),
+    ],
+    "5.3": [
+        accuracy_by_dictionary,
+        accuracy_by_loops,
+        accuracy_by_table,
+        accuracy_by_comparing,
+        accuracy_emptying_the_list,
+        lambda weights, pairs: (
+            (weights.argmax(-1)[:, [d for d, _ in pairs]] == torch.tensor(pairs)[:, 1]).float().mean(1)
+        ),
     ],
 }
 
@@ -657,6 +805,30 @@ VARIANTS = [
     ),
     ("4.7", lambda heads, w_o: heads.transpose(1, 2).flatten(2) @ w_o, "ya sumadas"),
     ("4.7", lambda heads, w_o: torch.stack(contributions_by_slices(heads, w_o).unbind(1)), "cabezas delante del lote"),
+    ("5.1", lambda w, o: (w.argmax(-1) - torch.arange(w.shape[-1]) == o).float().mean(-1), "entre todas las consultas"),
+    ("5.1", lambda w, o: positional_by_loops(w.mT, o), "argmax sobre las consultas"),
+    ("5.1", lambda w, o: positional_by_diagonals(w, -o), "signo al revés"),
+    ("5.1", lambda w, o: torch.stack([m.diagonal(o).mean() for m in w]), "peso medio"),
+    ("5.1", lambda w, o: (w.argmax(-1) == torch.arange(w.shape[-1]).roll(-o)).float().mean(-1), "da la vuelta"),
+    ("5.1", lambda w, o: positional_by_loops(w, o) > 0.9, "¿pasa del umbral?"),
+    (
+        "5.1",
+        lambda w, o: (w.mT.argmax(-1) == torch.arange(w.shape[-1]) + o).float().mean(-1),  # y entre todas
+        "entre todas las consultas",
+    ),
+    ("5.2", lambda w: -(w * torch.log(w)).sum(-1).mean(-1), "ceros que dan NaN"),
+    ("5.2", lambda w: -(w * (w + 1e-12).log2()).sum(-1).mean(-1), "en bits"),
+    ("5.2", lambda w: torch.special.entr(w).sum((-1, -2)), "suma de las consultas"),
+    ("5.2", lambda w: torch.special.entr(w.mT).sum(-1).mean(-1), "sobre las consultas"),
+    ("5.2", lambda w: torch.special.entr(w).mean((-1, -2)), "media también de las claves"),
+    ("5.2", lambda w: torch.special.entr(w).sum() / w.shape[:-1].numel(), "también sobre las cabezas"),
+    ("5.2", lambda w: torch.special.xlogy(w, w).sum((-1, -2)), "sin el signo"),
+    ("5.3", lambda w, pairs: accuracy_by_loops(w, [(g, d) for d, g in pairs]), "orden de la pareja cambiado"),
+    ("5.3", lambda w, pairs: sum(w[:, d, g] for d, g in pairs) / len(pairs), "peso en vez de argmax"),
+    ("5.3", lambda w, pairs: accuracy_by_loops(w.mT, pairs), "argmax sobre las consultas, en el dependiente"),
+    ("5.3", lambda w, pairs: accuracy_by_loops(w, [tuple(sorted(p)) for p in pairs]), "núcleo siempre a la derecha"),
+    ("5.3", lambda w, pairs: sum((w.argmax(-1)[:, d] == g).float() for d, g in pairs), "aciertos sin dividir"),
+    ("5.3", lambda w, pairs: accuracy_by_dictionary(w, [(d - 1, g - 1) for d, g in pairs]), "posiciones desde 1"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -705,6 +877,18 @@ LOOKALIKES = [
     ("4.7", lambda heads, w_o: contributions_by_slices(heads, w_o).softmax(1), "no los valores"),
     ("4.7", lambda heads, w_o: list(contributions_by_slices(heads, w_o).unbind(1)), "lista de Python"),
     ("4.7", lambda heads, w_o: heads @ w_o.T.view(heads.shape[1], heads.shape[3], -1), "`reshape`"),
+    ("5.1", lambda w, o: positional_by_loops(w, o).tolist(), "lista de Python"),
+    ("5.1", lambda w, o: positional_by_loops(w, o).sqrt(), "no los valores"),
+    ("5.1", lambda w, o: positional_by_loops(w, o)[:, None], "tiene la forma"),
+    ("5.1", lambda w, o: (w.argmax(-1) == torch.arange(w.shape[0]) + o).float().mean(-1), "formas que no encajan"),
+    ("5.1", lambda w, o: w.argmax(-1).diagonal(o).mean(), "dtype"),
+    ("5.2", lambda w: entropy_by_loops(w)[..., None], "tiene la forma"),
+    ("5.2", lambda w: entropy_by_loops(w) * 0.9, "no los valores"),
+    ("5.2", lambda w: -w @ w.log(), "formas que no encajan"),
+    ("5.2", lambda w: math.log(w), "un solo número"),
+    ("5.3", lambda w, pairs: w[:, pairs[:, 0]], "es una lista de Python"),
+    ("5.3", lambda w, pairs: accuracy_by_loops(w, pairs).square(), "no los valores"),
+    ("5.3", lambda w, pairs: [(head.argmax(-1)[0] == pairs[0][1]).item() for head in w], "lista de Python"),
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -741,6 +925,19 @@ def remember_by_shape(id):
         key = tuple(getattr(a, "shape", repr(a)) for a in [*args, *kwargs.values()])
         if key not in seen:
             seen[key] = right_answer(id)(*args, **kwargs)
+        return seen[key]
+
+    return answer
+
+
+def remember_by_sizes(id):
+    """Lo mismo, cuando hay listas: de ellas solo recuerda cuántas cosas llevan."""
+    seen = {}
+
+    def answer(*args):
+        key = tuple(tuple(a.shape) if isinstance(a, torch.Tensor) else len(a) for a in args)
+        if key not in seen:
+            seen[key] = right_answer(id)(*args)
         return seen[key]
 
     return answer
@@ -904,5 +1101,19 @@ IMPOSTORS = {
     "4.7": {
         **by_memory("4.7"),
         "solo la forma": lambda heads, w_o: torch.randn(*heads.shape[:3], w_o.shape[1]),
+    },
+    "5.1": {
+        **by_memory("5.1"),
+        "la mitad": lambda weights, offset: torch.full(weights.shape[:1], 0.5),
+        "al azar": lambda weights, offset: torch.rand(len(weights)),
+    },
+    "5.2": {
+        **by_memory("5.2"),
+        "la de un reparto uniforme": lambda weights: torch.full(weights.shape[:-2], math.log(weights.shape[-1])),
+    },
+    "5.3": {
+        "recuerda por formas": remember_by_sizes("5.3"),
+        "siempre acierta": lambda weights, pairs: torch.ones(len(weights)),
+        "al azar": lambda weights, pairs: torch.rand(len(weights)),
     },
 }
