@@ -4,16 +4,19 @@ import hashlib
 import math
 import random
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from multicabeza.heads import best_offset_baseline, word_attention
+from multicabeza.heads import ablate, best_offset_baseline, word_attention
 from multicabeza.toys import (
     coreference,
     depth,
+    explanation,
     induction,
     leak,
     lookup,
@@ -898,7 +901,7 @@ def test_relations_controls_keep_the_model_and_lose_what_it_learnt(minilm):
         if p.ndim > 1:
             assert torch.equal(other.flatten().sort().values, p.flatten().sort().values)
             assert not torch.equal(other, p)
-            assert fresh.model.get_parameter(name).std() == pytest.approx(0.02, rel=0.05)
+            assert fresh.model.get_parameter(name).std().item() == pytest.approx(0.02, rel=0.05)
         else:
             assert torch.equal(other, p)
     examples = relations.sentences("test", 16, 0)
@@ -1133,3 +1136,194 @@ def test_checkpoint_errors_name_what_there_is(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "results_folders", lambda: [tmp_path])
     with pytest.raises(FileNotFoundError, match=r"Rehazlo con: python -m multicabeza\.toys\.records 06_phase"):
         induction.load_checkpoint(400)
+
+
+# --- Lo que pesa cada palabra y lo que cambia al quitarla (capítulo 05) ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lynx(minilm):
+    return explanation.look(minilm, "The lynx ignored the artichoke.")
+
+
+def test_sentence_sets_share_nothing():
+    groups = [explanation.sentence_set(number) for number in range(5)]
+    assert [len(group) for group in groups] == [20] * 5
+    assert len({sentence for group in groups for sentence in group}) == 100
+    with pytest.raises(ValueError, match="5 grupos"):
+        explanation.sentence_set(5)
+
+
+def test_ranks_share_ties():
+    assert explanation.ranks(torch.tensor([30.0, 10, 30, 20])).tolist() == [3.5, 1, 3.5, 2]
+
+
+def test_rank_correlation_only_looks_at_the_order():
+    x = torch.tensor([0.1, 5, 2, 7])
+    assert explanation.rank_correlation(x, x.exp()) == pytest.approx(1)
+    assert explanation.rank_correlation(x, -x) == pytest.approx(-1)
+    # 1 − 6 Σ d² / (n (n² − 1)), sin empates: puestos 1 3 2 4 y 1 2 3 4
+    assert explanation.rank_correlation(x, torch.tensor([0.0, 1, 2, 3])) == pytest.approx(1 - 6 * 2 / 60)
+    assert explanation.rank_correlation(x, torch.ones(4)).isnan()
+
+
+def test_look_matches_the_model(minilm, lynx):
+    tokens, weights = minilm.attend("The lynx ignored the artichoke.")
+    assert lynx.words == ["The", "lynx", "ignored", "the", "artichoke", "."]
+    assert lynx.member.sum(1).tolist() == [1, 1, 1, 1, tokens.index(".") - 5, 1]  # «artichoke» va en trozos
+    assert lynx.member[:, [0, -1]].sum() == 0
+    assert torch.allclose(lynx.weights, weights, atol=1e-6)
+    assert torch.allclose(explanation.embed(minilm, lynx.ids[None])[0], lynx.embedding, atol=1e-5)
+    alone = explanation.received(lynx.weights, lynx.member)
+    assert torch.allclose(alone.sum(-1), weights[..., 1:-1].sum((-1, -2)), atol=1e-4)
+    assert torch.allclose(explanation.norm_shares(lynx.norms).sum(-1), torch.ones(6, 12, len(tokens)))
+
+
+def test_leave_one_out_is_the_sentence_without_the_word(minilm, lynx):
+    effect = explanation.leave_one_out(minilm, lynx)
+    shorter = {1: "The ignored the artichoke.", 4: "The lynx ignored the."}
+    for word, text in shorter.items():
+        ids = minilm.tokenizer(text, return_tensors="pt").input_ids
+        expected = 1 - torch.cosine_similarity(explanation.embed(minilm, ids)[0], lynx.embedding, dim=0)
+        assert effect[word] == pytest.approx(expected.item(), abs=1e-4)
+    assert effect[4] > effect[3]  # el relleno de las otras filas no cuenta
+
+
+def test_padding_does_not_change_an_embedding(minilm, lynx):
+    n = len(lynx.ids)
+    ids, mask = torch.zeros(1, n + 4, dtype=torch.long), torch.zeros(1, n + 4, dtype=torch.long)
+    ids[0, :n], mask[0, :n] = lynx.ids, 1
+    assert torch.allclose(explanation.embed(minilm, ids, mask)[0], lynx.embedding, atol=1e-5)
+
+
+def test_edited_values_leaves_the_model_as_it_was(minilm, lynx):
+    def halfway():
+        with explanation.edited_values(minilm, lambda _, values: values * 0):
+            changed.append(explanation.embed(minilm, lynx.ids[None])[0])
+            raise RuntimeError("a medias")
+
+    changed = []
+    with pytest.raises(RuntimeError, match="a medias"):
+        halfway()
+    assert explanation.distance(changed[0], lynx.embedding) > 0.1
+    assert torch.allclose(explanation.embed(minilm, lynx.ids[None])[0], lynx.embedding, atol=1e-6)
+
+
+def test_erasing_every_value_of_a_head_is_ablating_it(minilm, lynx):
+    def erase(layer, values):
+        values = values.clone()
+        if layer == 3:
+            values[:, 4] = 0
+        return values
+
+    with explanation.edited_values(minilm, erase):
+        erased = explanation.embed(minilm, lynx.ids[None])
+    with ablate(minilm, [(3, 4)]):
+        assert torch.allclose(explanation.embed(minilm, lynx.ids[None]), erased, atol=1e-5)
+
+
+def test_replaced_only_touches_the_chosen_heads():
+    values = torch.randn(1, 3, 5, 4, generator=torch.Generator().manual_seed(0))
+    which = torch.tensor([[False, True, False]])
+    place, source = torch.full((1, 3), 2), torch.full((1, 3), 4)
+    erased = explanation.replaced(which, place)(0, values)
+    carried = explanation.replaced(which, place, source)(0, values)
+    assert erased[0, 1, 2].abs().sum() == 0
+    assert torch.equal(carried[0, 1, 2], values[0, 1, 4])
+    for changed in (erased, carried):
+        changed[0, 1, 2] = values[0, 1, 2]
+        assert torch.equal(changed, values)
+
+
+def test_shuffled_moves_only_the_chosen_heads(minilm, lynx):
+    which = torch.zeros(3, 6, 12, dtype=torch.bool)
+    which[1, 2, 7] = which[2] = True
+    same, one, every = explanation.distance(
+        explanation.shuffled(minilm, lynx.ids, which, torch.Generator().manual_seed(0)), lynx.embedding
+    )
+    assert same == pytest.approx(0, abs=1e-5)
+    assert 1e-4 < one < every
+
+
+def test_shuffle_keeps_the_values_of_each_head(minilm, lynx, monkeypatch):
+    """Los valores de una cabeza barajada son los mismos, en otro orden; los demás, ni se mueven."""
+    which = torch.zeros(1, 6, 12, dtype=torch.bool)
+    which[0, 1, 5] = True
+    values = torch.randn(1, 12, len(lynx.ids), 32, generator=torch.Generator().manual_seed(1))
+    edits = []
+    monkeypatch.setattr(explanation, "edited_values", lambda _, edit: nullcontext(edits.append(edit)))
+    monkeypatch.setattr(explanation, "embed", lambda *_: None)
+    explanation.shuffled(minilm, lynx.ids, which, torch.Generator().manual_seed(0))
+    assert torch.equal(edits[0](0, values), values)
+    changed = edits[0](1, values)
+    order = (changed[0, 5][:, None] == values[0, 5]).all(-1)  # (n, n): una permutación
+    assert order.sum(0).tolist() == order.sum(1).tolist() == [1] * len(lynx.ids)
+    assert not order.all(0).any()
+    changed[0, 5] = values[0, 5]
+    assert torch.equal(changed, values)
+
+
+def test_open_head_gives_the_weights_back(minilm, lynx):
+    query, key, weights = explanation.open_head(minilm, 3, 1, "The lynx ignored the artichoke.")
+    assert torch.allclose(key.mean(0), torch.zeros(32), atol=1e-5)
+    assert torch.allclose((query @ key.T / 32**0.5).softmax(-1), weights, atol=1e-5)
+    assert torch.allclose(weights, lynx.weights[3, 1], atol=1e-6)
+
+
+def test_agreement_finds_a_planted_order(minilm, monkeypatch):
+    """Si lo que cambia al quitar cada palabra fuera justo lo que pesa en la capa 5, la correlación sería 1."""
+    monkeypatch.setattr(
+        explanation,
+        "leave_one_out",
+        lambda _, seen: explanation.received(seen.weights, seen.member)[-1].mean(0),
+    )
+    found = explanation.agreement(minilm, explanation.sentence_set(0)[:2])
+    assert found["weights_last"].tolist() == pytest.approx([1, 1])
+    assert found["weights_last_content"].tolist() == pytest.approx([1, 1])
+    assert found["weights_first"].max() < 0.99
+    assert found["heads"].shape == found["heads_content"].shape == (2, 6, 12)
+
+
+def test_shuffle_effects_have_their_references(minilm):
+    found = explanation.shuffle_effects(minilm, explanation.sentence_set(1)[:2])
+    assert {name: tuple(x.shape) for name, x in found.items()} == {
+        "head": (2, 6, 12),
+        "layer": (2, 6),
+        "all": (2,),
+        "word": (2,),
+        "other": (2,),
+    }
+    assert found["head"].mean() < found["layer"].mean() < found["all"].mean()
+    assert found["other"][0] == pytest.approx(found["other"][1].item())  # con dos frases, la siguiente es la otra
+
+
+def test_causal_sinks_on_a_model_that_only_has_a_sink():
+    """Un LLaMA al azar al que se le pone a mano el sumidero: todo el peso y nada de valor en el primer token."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=30, hidden_size=24, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, attn_implementation="eager",
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    weights = torch.zeros(2, 4, 6, 6)
+    weights[..., 0], weights[..., 1] = 0.75, 0.25
+    weights[:, :, 0, :2] = torch.tensor([1.0, 0.0])
+
+    def attend(_):
+        with torch.no_grad():
+            model(torch.arange(6)[None])
+        return list("abcdef"), weights
+
+    def no_value(_module, _inputs, output):
+        return output * torch.tensor([1e-8, 1, 1, 1, 1, 1])[:, None]
+
+    fake = SimpleNamespace(model=model, attend=attend)
+    for layer in model.model.layers:
+        layer.self_attn.v_proj.register_forward_hook(no_value)
+    sinks = explanation.causal_sinks(fake, "da igual")
+    # El control «second» cuenta las consultas 0, 2, 3, 4 y 5; la primera no puede mirarlo.
+    assert torch.allclose(sinks["first"], torch.full((2, 4), 0.75))
+    assert torch.allclose(sinks["second"], torch.full((2, 4), 0.2))
+    assert sinks["first_norm"].max() < 1e-5
