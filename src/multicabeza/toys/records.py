@@ -100,7 +100,7 @@ RECIPES = {
             *(f"heads.py:{name}" for name in ("sink_score", "value_weighted_norm", "output_matrix")),
         ),
         tuple(range(10, 15)),
-        5,
+        2,
     ),
     "05_relations": Recipe(
         "relations:record",
