@@ -104,12 +104,12 @@ def test_twin_has_the_versions_of_colab(before):
 
 
 def test_wheel_carries_everything(wheel):
-    """La rueda lleva todos los ficheros del módulo y los registros de results/."""
+    """La rueda lleva todos los ficheros del módulo, y los registros y puntos de control de results/."""
     packed = set(zipfile.ZipFile(wheel).namelist())
     source = colab_twin.ROOT / "src"
     tracked = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert {path.relative_to(source).as_posix() for path in tracked} <= packed
-    records = [path for path in (colab_twin.ROOT / "results").rglob("*.json")]
+    records = [path for path in (colab_twin.ROOT / "results").rglob("*") if path.is_file()]
     assert {f"multicabeza/results/{p.relative_to(colab_twin.ROOT / 'results').as_posix()}" for p in records} <= packed
 
 
