@@ -1877,7 +1877,7 @@ def query_stems(
         places = np.arange(n) + 0.24 * (i - (num_heads - 1) / 2)
         axes.vlines(places, 0, row, color=HEAD_COLORS[i], linewidth=2.4, zorder=3)
         tall = row >= 0.05
-        axes.plot(places[tall], row[tall], "osD^"[i], color=HEAD_COLORS[i], markersize=7, zorder=4)
+        axes.plot(places[tall], row[tall], "osD^"[i], color=HEAD_COLORS[i], markersize=7, zorder=4, clip_on=False)
         axes.plot([], [], "osD^"[i] + "-", color=HEAD_COLORS[i], label=f"cabeza {i}")
     level, last = 0, -n
     for name, place in sorted((marks or {}).items(), key=lambda mark: mark[1]):
