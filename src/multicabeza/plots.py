@@ -2133,7 +2133,7 @@ def seed_curves(
     """
     if not curves or not xscales or {*xscales} - {"linear", "log"}:
         raise ValueError("Hace falta al menos un experimento y una escala, «linear» o «log».")
-    figure = new_figure(WIDTH, 2.3 * len(xscales) + 0.35 * ((len(curves) + 1) // 2) + _title_room(title))
+    figure = new_figure(WIDTH, 2.4 * len(xscales) + 0.27 * len(curves) + _title_room(title))
     dashes = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
     for row, (axes, scale) in enumerate(
         zip(figure.subplots(len(xscales), 1, squeeze=False)[:, 0], xscales, strict=True)
@@ -2160,7 +2160,8 @@ def seed_curves(
         if row == 0:
             axes.set_title(_wrap(ylabel, 1.1 * WIDTH), loc="left", fontsize=10, fontweight="normal", color=MUTED)
     _put_title(figure, title)
-    legend = figure.legend(loc="outside lower center", ncols=2, handlelength=2.6, columnspacing=1.4)
+    columns = 1 if max(map(len, curves)) > 28 else 2
+    legend = figure.legend(loc="outside lower center", ncols=columns, handlelength=2.6, columnspacing=1.4)
     for line in legend.get_lines():
         line.set_linewidth(2.2)
         line.set_alpha(1)
