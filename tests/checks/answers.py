@@ -828,7 +828,7 @@ VARIANTS = [
     ("5.3", lambda w, pairs: accuracy_by_loops(w.mT, pairs), "argmax sobre las consultas, en el dependiente"),
     ("5.3", lambda w, pairs: accuracy_by_loops(w, [tuple(sorted(p)) for p in pairs]), "núcleo siempre a la derecha"),
     ("5.3", lambda w, pairs: sum((w.argmax(-1)[:, d] == g).float() for d, g in pairs), "aciertos sin dividir"),
-    ("5.3", lambda w, pairs: accuracy_by_dictionary(w, [(d - 1, g - 1) for d, g in pairs]), "posiciones desde 1"),
+    ("5.3", lambda w, pairs: accuracy_by_loops(w, [(d - 1, g - 1) for d, g in pairs]), "posiciones desde 1"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -882,7 +882,7 @@ LOOKALIKES = [
     ("5.1", lambda w, o: positional_by_loops(w, o)[:, None], "tiene la forma"),
     ("5.1", lambda w, o: (w.argmax(-1) == torch.arange(w.shape[0]) + o).float().mean(-1), "formas que no encajan"),
     ("5.1", lambda w, o: w.argmax(-1).diagonal(o).mean(), "dtype"),
-    ("5.2", lambda w: entropy_by_loops(w)[..., None], "tiene la forma"),
+    ("5.2", lambda w: entropy_by_loops(w)[None], "tiene la forma"),
     ("5.2", lambda w: entropy_by_loops(w) * 0.9, "no los valores"),
     ("5.2", lambda w: -w @ w.log(), "formas que no encajan"),
     ("5.2", lambda w: math.log(w), "un solo número"),

@@ -112,7 +112,7 @@ def test_half_precision_does_not_hide_mistakes():
                 value = _answer(*args, **kwargs)
                 return tuple(v.bfloat16() for v in value) if isinstance(value, tuple) else value.bfloat16()
 
-            if mistake.name not in {"base 1000", "base 100000"}:
+            if mistake.name not in {"base 1000", "base 100000"} and not mistake.name.startswith("épsilon"):
                 assert not framework.examine(check, narrow).passed, (id, mistake.name)
 
 

@@ -34,8 +34,17 @@ def _one_of(generator, options):
     return options[int(torch.randint(len(options), (), generator=generator))]
 
 
+def _shuffled(generator, items):
+    return [items[i] for i in torch.randperm(len(items), generator=generator).tolist()]
+
+
 def _chance(generator) -> float:
     return torch.rand((), generator=generator).item()
+
+
+def _another(generator, n, choice, than):
+    """`choice`, o una clave al azar si resulta ser `than`."""
+    return choice % n if choice % n != than else (than + 1 + _one_of(generator, range(n - 1))) % n
 
 
 # 5.1 · Índice posicional ------------------------------------------------------------------------------------------
@@ -54,23 +63,27 @@ def positional_score(weights, offset):
 
 
 def _positional(num_heads, n, offset):
-    """Un caso. Las consultas que no tienen clave i + offset miran a menudo a donde las llevaría un descuido: al otro
-    extremo (un índice negativo) o al borde."""
+    """Un caso: una cabeza acierta siempre; las demás, la mitad de las veces o menos, y fallan de todas las maneras.
+
+    Las consultas que no tienen clave i + offset miran a menudo a donde las llevaría un descuido: al otro extremo (un
+    índice negativo) o al borde.
+    """
 
     def make(generator):
-        strongest, second = torch.zeros(2, num_heads, n, dtype=torch.int64)
+        queries = [i for i in range(n) if 0 <= i + offset < n]
+        perfect = 1 + _one_of(generator, range(num_heads - 1))
+        strongest, second = torch.randint(n, (2, num_heads, n), generator=generator)
         for head in range(num_heads):
-            liking = 0.2 + 0.6 * _chance(generator)
-            for i in range(n):
-                target, anyone = i + offset, _one_of(generator, range(n))
-                if not 0 <= target < n:
-                    choice = _one_of(generator, (target % n, target % n, 0, n - 1, anyone))
-                elif _chance(generator) < liking:
-                    choice = target
-                else:
-                    choice = _one_of(generator, (i - offset, i, i - 1, i + 1, target + 1, target - 1, anyone)) % n
-                strongest[head, i] = choice
-                second[head, i] = target % n if _chance(generator) < 0.5 else _one_of(generator, range(n))
+            for i in set(range(n)) - set(queries):
+                around = (i + offset) % n
+                strongest[head, i] = _one_of(generator, (around, around, 0, n - 1, strongest[head, i]))
+            hits = len(queries) if head == perfect else 2 + _one_of(generator, range(len(queries) // 2 - 1))
+            for place, i in enumerate(_shuffled(generator, queries)):
+                target = i + offset
+                misses = (i - offset, i, i + 1, i - 1, target + 1, target - 1)
+                miss = _another(generator, n, misses[place % len(misses)], target)
+                strongest[head, i] = target if place < hits else miss
+                second[head, i] = target if _chance(generator) < 0.6 else second[head, i]
         return Call((_maps(generator, strongest, second), offset))
 
     return make
@@ -82,13 +95,14 @@ def _places(weights):
 
 @dataclass(frozen=True)
 class _Share:
-    """Aciertos entre consultas. Un error conocido cambia una de las dos cosas, y quien tiene dos, las dos."""
+    """Aciertos entre consultas. Un error conocido cambia una de las cosas, y quien tiene dos, dos."""
 
     hits: Callable = lambda weights, offset: weights.argmax(-1) == _places(weights) + offset  # (h, n)
     count: Callable = lambda n, offset: n - abs(offset)
+    after: Callable = lambda scores: scores
 
     def __call__(self, weights, offset):
-        return self.hits(weights, offset).float().sum(-1) / self.count(weights.shape[-1], offset)
+        return self.after(self.hits(weights, offset).float().sum(-1) / self.count(weights.shape[-1], offset))
 
 
 def _along_keys(weights, offset):
@@ -139,8 +153,22 @@ def _only_forwards(weights, offset):
 
 
 def _only_backwards(weights, offset):
-    strongest, n = weights.argmax(-1), weights.shape[-1]
-    return torch.stack([strongest[:, i] == i + offset for i in range(-offset, n)]).float().mean(0)
+    return _over_queries(weights, offset, range(-offset, weights.shape[-1]))
+
+
+def _over_queries(weights, offset, queries):
+    strongest = weights.argmax(-1)
+    return torch.stack([strongest[:, i] == i + offset for i in queries]).float().mean(0)
+
+
+def _stops_at_the_first_without_key(weights, offset):
+    n = weights.shape[-1]
+    hits = torch.zeros(weights.shape[0])
+    for i in range(n):
+        if not 0 <= i + offset < n:
+            break
+        hits += weights[:, i].argmax(-1) == i + offset
+    return hits / (n - abs(offset))
 
 
 def _every_query_indexed(weights, offset):
@@ -206,15 +234,15 @@ POSITIONAL_MISTAKES = (
     ),
     KnownMistake(
         "peso medio",
-        lambda weights, offset: _weight_there(weights, offset).mean(-1),
+        _Share(hits=_weight_there),
         "Haces la media del peso que recibe i + offset. Eso mide cuánto la mira; aquí se cuenta en cuántas consultas "
         "es la más mirada, por poco que sea.",
     ),
     KnownMistake(
-        "peso medio entre todas",
-        lambda weights, offset: _weight_there(weights, offset).sum(-1) / weights.shape[-1],
-        "Sumas pesos y divides entre n. No se piden pesos, sino en qué parte de las consultas gana esa clave, y solo "
-        "entre las que la tienen.",
+        "peso medio al otro lado",
+        lambda weights, offset: _weight_there(weights, -offset).mean(-1),
+        "Haces la media de un peso, y además el del otro lado, i − offset. Cuenta en cuántas consultas la clave i + "
+        "offset es la más mirada.",
     ),
     KnownMistake(
         "más de la mitad del peso",
@@ -251,6 +279,11 @@ POSITIONAL_MISTAKES = (
         "siempre la siguiente",
         lambda weights, offset: _Share()(weights, 1),
         "Mides siempre el token siguiente y `offset` no interviene. Es un argumento: la clave buscada depende de él.",
+    ),
+    KnownMistake(
+        "siempre él mismo",
+        lambda weights, offset: _Share()(weights, 0),
+        "Comparas la clave más atendida con la propia consulta: falta sumarle `offset`. La buscada es i + offset.",
     ),
     KnownMistake(
         "uno de más",
@@ -316,23 +349,23 @@ POSITIONAL_MISTAKES = (
     ),
     KnownMistake(
         "división entera",
-        lambda weights, offset: (_Share()(weights, offset) + 1e-6).floor(),
+        _Share(after=lambda scores: (scores + 1e-6).floor()),
         "Solo te sale 1 o 0: o exiges que acierten todas las consultas, o divides con «//», que tira los decimales. Se "
         "pide la proporción.",
     ),
     KnownMistake(
         "en tanto por ciento",
-        lambda weights, offset: 100 * _Share()(weights, offset),
+        _Share(after=lambda scores: 100 * scores),
         "Devuelves un tanto por ciento. Se pide una proporción, entre 0 y 1: quita el factor.",
     ),
     KnownMistake(
         "proporción de fallos",
-        lambda weights, offset: 1 - _Share()(weights, offset),
+        _Share(after=lambda scores: 1 - scores),
         "Das la proporción de consultas que miran a otra parte. Cuenta las que sí miran ahí.",
     ),
     KnownMistake(
         "¿pasa del umbral?",
-        lambda weights, offset: _Share()(weights, offset) >= 0.9,
+        _Share(after=lambda scores: scores >= 0.9),
         "Dices qué cabezas pasan el umbral de Voita y sus coautores. El umbral viene después: devuelve la proporción.",
     ),
     KnownMistake(
@@ -356,7 +389,7 @@ POSITIONAL_MISTAKES = (
     ),
     KnownMistake(
         "media de las cabezas",
-        lambda weights, offset: _Share()(weights, offset).mean(),
+        _Share(after=lambda scores: scores.mean()),
         "Sale un solo número, la media de todas las cabezas. Cada una tiene su índice: promedia solo sobre las "
         "consultas.",
     ),
@@ -368,12 +401,12 @@ POSITIONAL_MISTAKES = (
     ),
     KnownMistake(
         "la mejor cabeza",
-        lambda weights, offset: _Share()(weights, offset).amax(),
+        _Share(after=lambda scores: scores.amax()),
         "Te quedas con la mejor cabeza. Se piden todas, una detrás de otra.",
     ),
     KnownMistake(
         "solo la primera cabeza",
-        lambda weights, offset: _Share()(weights, offset)[0],
+        _Share(after=lambda scores: scores[0]),
         "Sale solo el número de la primera cabeza: o el `return` está dentro del bucle, o has tomado `weights[0]`. "
         "Recórrelas todas.",
     ),
@@ -415,6 +448,35 @@ POSITIONAL_MISTAKES = (
         "Hacia delante, las consultas que se quedan fuera son las últimas.",
     ),
     KnownMistake(
+        "rango de ir hacia atrás",
+        lambda weights, offset: _over_queries(weights, offset, range(abs(offset), weights.shape[-1])),
+        "Dejas fuera siempre las primeras consultas, vaya offset hacia donde vaya. Hacia delante, las que no tienen "
+        "clave son las últimas.",
+    ),
+    KnownMistake(
+        "rango de ir hacia delante",
+        lambda weights, offset: _over_queries(weights, offset, range(weights.shape[-1] - abs(offset))),
+        "Dejas fuera siempre las últimas consultas, vaya offset hacia donde vaya. Hacia atrás, las que no tienen clave "
+        "son las primeras.",
+    ),
+    KnownMistake(
+        "siempre sin la primera",
+        lambda weights, offset: _over_queries(weights, offset, range(1, weights.shape[-1])),
+        "Quitas siempre la primera consulta y ninguna más, como pide el token anterior. Cuántas se quedan fuera, y por "
+        "qué extremo, depende de offset.",
+    ),
+    KnownMistake(
+        "deja de recorrer",
+        _stops_at_the_first_without_key,
+        "En cuanto una consulta no tiene clave dejas de recorrer, y hacia atrás es la primera de todas. Sáltala y "
+        "sigue: `continue`, y no `break`.",
+    ),
+    KnownMistake(
+        "entre las cabezas",
+        lambda weights, offset: _Share().hits(weights, offset).float().sum(-1) / weights.shape[0],
+        "Divides entre el número de cabezas. La proporción es de consultas: divide entre las que tienen esa clave.",
+    ),
+    KnownMistake(
         "índice que se sale",
         _every_query_indexed,
         "Recorres todas las consultas: hacia delante el índice se sale, y hacia atrás el negativo cuenta desde el "
@@ -451,9 +513,9 @@ POSITIONAL = Check(
     id="5.1",
     reference=positional_score,
     cases=(
-        Case("hacia atrás", lambda generator: _positional(5, 9, -2)(generator)),
-        Case("hacia delante", lambda generator: _positional(4, 11, 3)(generator)),
-        Case("a sí mismo", lambda generator: _positional(6, 8, 0)(generator)),
+        Case("hacia atrás", lambda generator: _positional(6, 13, -2)(generator)),
+        Case("hacia delante", lambda generator: _positional(5, 16, 3)(generator)),
+        Case("a sí mismo", lambda generator: _positional(7, 11, 0)(generator)),
     ),
     mistakes=POSITIONAL_MISTAKES,
     combined=_pairs_of(POSITIONAL_MISTAKES, _Share),
@@ -562,6 +624,12 @@ ENTROPY_MISTAKES = (
         "Has usado el logaritmo decimal. Los nats son del natural, que en torch es `log` a secas.",
     ),
     KnownMistake(
+        "logaritmo de uno más el peso",
+        _Entropy(terms=lambda weights: weights * torch.log1p(weights)),
+        "Usas el logaritmo de 1 más el peso, que no da NaN pero es otra función. El término es A·log A, y 0 donde A es "
+        "0.",
+    ),
+    KnownMistake(
         "sin el signo",
         _Entropy(sign=1.0),
         "Te sale negativa, y una entropía no lo es. El logaritmo de un peso menor que 1 es negativo: falta el menos de "
@@ -657,12 +725,6 @@ ENTROPY_MISTAKES = (
         "Tomas `log_softmax` de los pesos, que ya la llevan hecha. Aquí basta su logaritmo.",
     ),
     KnownMistake(
-        "logaritmo de uno más el peso",
-        _Entropy(terms=lambda weights: weights * torch.log1p(weights)),
-        "Usas el logaritmo de 1 más el peso, que no da NaN pero es otra función. El término es A·log A, y 0 donde A es "
-        "0.",
-    ),
-    KnownMistake(
         "épsilon de una centésima",
         _Entropy(terms=lambda weights: weights * (weights + 1e-2).log()),
         "El épsilon que sumas dentro del logaritmo es del tamaño de los pesos, y los cambia. Que sea minúsculo, o "
@@ -673,6 +735,12 @@ ENTROPY_MISTAKES = (
         _Entropy(terms=lambda weights: weights * (weights + 1e-3).log()),
         "Casi: el resultado sale algo bajo, porque el épsilon que sumas dentro del logaritmo aún se nota en los pesos "
         "pequeños. Redúcelo mucho, o prescinde de él.",
+    ),
+    KnownMistake(
+        "épsilon de una diezmilésima",
+        _Entropy(terms=lambda weights: weights * (weights + 1e-4).log()),
+        "Muy cerca, pero no: el épsilon de dentro del logaritmo aún baja algo el resultado. Basta con uno mucho menor, "
+        "de los que no se notan en 32 bits.",
     ),
     KnownMistake(
         "pesos recortados",
@@ -755,11 +823,24 @@ ENTROPY_MISTAKES = (
         "consultas. Cuenta las dimensiones desde el final.",
     ),
     KnownMistake(
+        "dimensiones contadas desde delante",
+        lambda weights: -_terms(weights, torch.log).sum(2).mean(1),
+        "Cuentas las dimensiones desde delante, como si siempre fueran (h, n_q, n_k), y pueden ser dos, tres o más. "
+        "Las claves son la -1 y, una vez sumadas, las consultas también.",
+        error="^IndexError: Dimension out of range",
+    ),
+    KnownMistake(
         "tres dimensiones fijas",
         lambda weights: torch.einsum("hqk->h", -_terms(weights, torch.log)) / weights.shape[1],
-        "Tu función da por hecho que hay exactamente tres dimensiones, y pueden ser dos, tres o más. Usa -1 y -2 para "
-        "las claves y las consultas.",
-        error="einsum|[Dd]imension out of range|values to unpack",
+        "Tu función da por hecho que hay exactamente tres dimensiones, y pueden ser dos, tres o más. Lee solo las dos "
+        "últimas, con -1 y -2.",
+        error="einsum|values to unpack|positional arguments",
+    ),
+    KnownMistake(
+        "una dimensión de más",
+        lambda weights: -_terms(weights, torch.log).sum(-1, keepdim=True).mean(-2),
+        "Sobra una dimensión de tamaño 1 al final, la que conserva `keepdim`. Quítalo y deja solo las dimensiones de "
+        "delante.",
     ),
     KnownMistake(
         "un número de Python",
@@ -793,7 +874,11 @@ def relation_accuracy(weights, pairs):
 
 
 def _relation(num_heads, n, num_pairs, *, governor_first):
-    """Un caso: cada dependiente tiene un núcleo, siempre al mismo lado, y los dos primeros comparten el suyo."""
+    """Un caso: cada dependiente tiene un núcleo, siempre al mismo lado, y dos de ellos comparten el suyo.
+
+    Una cabeza acierta siempre; las demás, la mitad de las veces o menos. Fallan de todas las maneras, y hay una pareja
+    en la que fallan todas igual (y la media de los mapas, con ellas).
+    """
 
     def make(generator):
         dependents = torch.randperm(n - 1, generator=generator)[:num_pairs].sort().values.tolist()
@@ -802,18 +887,21 @@ def _relation(num_heads, n, num_pairs, *, governor_first):
         pairs = list(zip(dependents, governors, strict=True))
         if governor_first:
             pairs = [(n - 1 - dependent, n - 1 - governor) for dependent, governor in pairs]
-        pairs = [pairs[i] for i in torch.randperm(num_pairs, generator=generator).tolist()]
-        strongest, second = torch.zeros(2, num_heads, n, dtype=torch.int64)
-        governor_of = dict(pairs)
+        pairs = _shuffled(generator, pairs)
+        perfect = 1 + _one_of(generator, range(num_heads - 1))
+        strongest, second = torch.randint(n, (2, num_heads, n), generator=generator)
         for head in range(num_heads):
-            liking = 0.2 + 0.6 * _chance(generator)
-            for i in range(n):
-                anyone, others = _one_of(generator, range(n)), [g for _, g in pairs]
-                mine = [dependent for dependent, governor in pairs if governor == i]
-                wanted = governor_of.get(i, _one_of(generator, mine) if mine else anyone)
-                elsewhere = (i, 0, n - 1, (i + 1) % n, i - 1 if i else 1, _one_of(generator, others), anyone)
-                strongest[head, i] = wanted if _chance(generator) < liking else _one_of(generator, elsewhere)
-                second[head, i] = wanted if _chance(generator) < 0.5 else _one_of(generator, range(n))
+            hits = num_pairs if head == perfect else 2 + _one_of(generator, range(num_pairs // 2 - 1))
+            order = [*_shuffled(generator, [pairs[0], *pairs[2:]]), pairs[1]]
+            for place, (i, governor) in enumerate(order):
+                opposite = 2 * i - governor  # igual de lejos, por el otro lado
+                misses = (i, opposite, 0, n - 1, governor + 1, governor - 1, _one_of(generator, governors))
+                miss = _another(generator, n, misses[place % len(misses)], governor)
+                strongest[head, i] = governor if place < hits else miss
+                second[head, i] = governor if _chance(generator) < 0.6 else second[head, i]
+            for i in set(range(n)) - {dependent for dependent, _ in pairs}:
+                theirs = [dependent for dependent, governor in pairs if governor == i] or [i]
+                strongest[head, i] = _one_of(generator, (*theirs, i, strongest[head, i]))
         return Call((_maps(generator, strongest, second), pairs))
 
     return make
@@ -830,9 +918,10 @@ class _Accuracy:
 
     hits: Callable = lambda weights, d, g: weights.argmax(-1)[:, d] == g  # (h, parejas)
     count: Callable = lambda weights, pairs: len(pairs)
+    after: Callable = lambda scores: scores
 
     def __call__(self, weights, pairs):
-        return self.hits(weights, *_ends(pairs)).float().sum(-1) / self.count(weights, pairs)
+        return self.after(self.hits(weights, *_ends(pairs)).float().sum(-1) / self.count(weights, pairs))
 
 
 def _right(weights, pairs):
@@ -884,19 +973,19 @@ RELATION_MISTAKES = (
     ),
     KnownMistake(
         "peso en vez de argmax",
-        lambda weights, pairs: weights[:, _ends(pairs)[0], _ends(pairs)[1]].mean(-1),
+        _Accuracy(hits=lambda weights, d, g: weights[:, d, g]),
         "Promedias el peso que el dependiente da a su núcleo. Aquí se cuenta: acierta si el núcleo es su clave más "
         "atendida, y si no, no.",
     ),
     KnownMistake(
         "peso del núcleo a su dependiente",
-        lambda weights, pairs: weights[:, _ends(pairs)[1], _ends(pairs)[0]].mean(-1),
+        _Accuracy(hits=lambda weights, d, g: weights[:, g, d]),
         "Promedias pesos, y además al revés: los que el núcleo da a su dependiente. Mira la fila del dependiente y "
         "cuenta en cuántas parejas gana el núcleo.",
     ),
     KnownMistake(
         "media de las cabezas",
-        lambda weights, pairs: _right(weights, pairs).mean(),
+        _Accuracy(after=lambda scores: scores.mean()),
         "Sale un solo número, la media de todas las cabezas. Se pide el acierto de cada una: promedia solo sobre las "
         "parejas.",
     ),
@@ -950,12 +1039,12 @@ RELATION_MISTAKES = (
     ),
     KnownMistake(
         "en tanto por ciento",
-        lambda weights, pairs: 100 * _right(weights, pairs),
+        _Accuracy(after=lambda scores: 100 * scores),
         "Devuelves un tanto por ciento. Se pide una proporción entre 0 y 1.",
     ),
     KnownMistake(
         "proporción de fallos",
-        lambda weights, pairs: 1 - _right(weights, pairs),
+        _Accuracy(after=lambda scores: 1 - scores),
         "Das la proporción de parejas falladas. Cuenta las acertadas.",
     ),
     KnownMistake(
@@ -967,6 +1056,16 @@ RELATION_MISTAKES = (
         "solo la última pareja",
         lambda weights, pairs: _right(weights, pairs[-1:]),
         "Solo queda la última pareja: en cada vuelta del bucle pisas lo anterior con «=». Acumula los aciertos.",
+    ),
+    KnownMistake(
+        "sin la última pareja",
+        lambda weights, pairs: _right(weights, pairs[:-1]),
+        "La última pareja no entra en la cuenta. Revisa dónde acaba el recorrido: cuentan todas las de la lista.",
+    ),
+    KnownMistake(
+        "sin la primera pareja",
+        lambda weights, pairs: _right(weights, pairs[1:]),
+        "La primera pareja no entra en la cuenta. Empieza a recorrer la lista desde 0.",
     ),
     KnownMistake(
         "última pareja entre todas",
@@ -1017,6 +1116,18 @@ RELATION_MISTAKES = (
         _Accuracy(hits=lambda weights, d, g: weights.argmax(-2)[:, g] == d),
         "Buscas quién mira más al núcleo, y un núcleo puede tener varios dependientes. Ve fila a fila: a quién mira "
         "más cada dependiente.",
+    ),
+    KnownMistake(
+        "argmax sin dimensión",
+        lambda weights, pairs: torch.stack([weights[:, d].argmax() == g for d, g in pairs]).float().mean(),
+        "Llamas a `argmax` sin decir la dimensión, y te da un solo índice para todas las cabezas. Pídelo sobre la "
+        "última, la de las claves.",
+    ),
+    KnownMistake(
+        "argmax sobre las cabezas",
+        lambda weights, pairs: torch.stack([weights[:, d].argmax(0) == g for d, g in pairs]).float().mean(0),
+        "El máximo recorre las cabezas: para cada clave, qué cabeza la mira más. Dentro de cada cabeza, busca la "
+        "clave: la última dimensión.",
     ),
     KnownMistake(
         "en cualquiera de los dos sentidos",
@@ -1074,6 +1185,12 @@ RELATION_MISTAKES = (
         "entera.",
     ),
     KnownMistake(
+        "solo el pasado",
+        _Accuracy(hits=lambda weights, d, g: _Accuracy().hits(weights.tril(), d, g)),
+        "Apartas las claves que van detrás, como con una máscara causal, y el núcleo puede ir detrás. Busca en la fila "
+        "entera.",
+    ),
+    KnownMistake(
         "solo entre núcleos",
         _Accuracy(hits=_only_between_governors),
         "Buscas el máximo solo entre los núcleos de la lista, y así se acierta más. La cabeza puede mirar a cualquier "
@@ -1098,12 +1215,12 @@ RELATION_MISTAKES = (
     ),
     KnownMistake(
         "la mejor cabeza",
-        lambda weights, pairs: _right(weights, pairs).amax(),
+        _Accuracy(after=lambda scores: scores.amax()),
         "Te quedas con la cabeza que más acierta. Se piden todas: elegir viene después.",
     ),
     KnownMistake(
         "solo la primera cabeza",
-        lambda weights, pairs: _right(weights, pairs)[0],
+        _Accuracy(after=lambda scores: scores[0]),
         "Solo mides la primera cabeza. Conserva la dimensión de cabezas: un número para cada una.",
     ),
     KnownMistake(
@@ -1124,8 +1241,8 @@ RELATION = Check(
     id="5.3",
     reference=relation_accuracy,
     cases=(
-        Case("núcleos a la derecha", lambda generator: _relation(5, 9, 6, governor_first=False)(generator)),
-        Case("núcleos a la izquierda", lambda generator: _relation(4, 12, 8, governor_first=True)(generator)),
+        Case("núcleos a la derecha", lambda generator: _relation(12, 14, 10, governor_first=False)(generator)),
+        Case("núcleos a la izquierda", lambda generator: _relation(7, 17, 13, governor_first=True)(generator)),
     ),
     mistakes=RELATION_MISTAKES,
     combined=_pairs_of(RELATION_MISTAKES, _Accuracy),
