@@ -1,6 +1,6 @@
 """Dos cosas para la misma consulta: ¿basta una cabeza? (capítulo 03).
 
-Cada posición i de una secuencia lleva un dato y señala a otra posición p_i, al azar y distinta de i − 1. Ha de entregar
+Cada posición i de una secuencia lleva un dato y señala una posición p_i, al azar y distinta de i − 1. Ha de entregar
 dos datos, el de la posición anterior (i − 1, en círculo) y el de la señalada: una sola consulta que pide dos cosas.
 
 Hay cuatro tareas. En «symbols» los datos son símbolos de un vocabulario de 10 y se pide el par ordenado: si se acierta
