@@ -75,7 +75,7 @@
 
   const resumen = (pagina, ancla) => {
     const apartados = globalThis.PROSA_DEL_LIBRO?.[pagina] ?? [];
-    const texto = apartados.find(([id]) => id === ancla)?.[1] || apartados[0]?.[1];
+    const texto = apartados.find(([id]) => id === ancla)?.[1] || apartados.map(([, trozo]) => trozo).join(" ");
     if (!texto) return null;
     const centro = Math.max(posicion(texto), 0);
     let desde = centro > 80 ? texto.indexOf(" ", centro - 80) + 1 : 0;

@@ -1,6 +1,8 @@
 """La extensión del libro: construye un libro diminuto y mira lo que sale."""
 
 import io
+import itertools
+import json
 import re
 import shutil
 import sys
@@ -142,6 +144,18 @@ def test_search_scripts_only_on_search(built: MiniBook):
     order = ["busca-orden.js", "searchtools.js", "busca-texto.js", "busca.js"]
     assert sorted(order, key=page.index)[0] == "busca-orden.js"
     assert all(name in page for name in [*order, "sphinx_highlight.js", "searchindex.js"])
+
+
+def test_search_prose_is_written_once(built: MiniBook):
+    """La prosa que lee la búsqueda está una sola vez, y está toda: la página entera no repite sus apartados."""
+    text = (built.html / "_static" / "busca-texto.js").read_text("utf-8")
+    pages = json.loads(text.removeprefix("globalThis.PROSA_DEL_LIBRO = ").rstrip().removesuffix(";"))
+    assert set(PAGES) <= set(pages)
+    for name, entries in pages.items():
+        assert len({place for place, _ in entries}) == len(entries), name
+        for (_, one), (_, other) in itertools.permutations(entries, 2):
+            assert len(one) < 20 or one not in other, f"{name}: se repite «{one[:60]}»"
+    assert "Una frase de la portada sobre la atención." in pages["book/index"][0][1]
 
 
 def test_libraries_come_from_packages(built: MiniBook):

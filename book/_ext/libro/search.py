@@ -51,30 +51,28 @@ def prose(node: nodes.Node) -> str:
 
 
 def section_texts(doctree: nodes.document) -> list[list[str]]:
-    """Prosa de una página: [[identificador, texto], …]; la página entera, sus apartados y sus definiciones."""
-    sections = [["", doctree]]
-    sections += [[section["ids"][0], section] for section in doctree.findall(nodes.section) if section["ids"]]
-    texts = []
-    for name, node in sections:
-        paragraphs = [
-            prose(part)
-            for part in node.findall(lambda part: isinstance(part, (nodes.paragraph, nodes.term)))
-            if name == "" or _own_section(part) is node
-        ]
-        texts.append([name, _flat(" ".join(paragraphs))])
-    for entry in doctree.findall(nodes.definition_list_item):
-        texts += [[name, _flat(prose(entry))] for term in entry.findall(nodes.term) for name in term["ids"]]
-    return texts
+    """Prosa de una página, cada párrafo una vez: [[identificador, texto], …], sus apartados y sus definiciones."""
+    pieces: dict[str, list[str]] = {}
+    for part in doctree.findall(lambda part: isinstance(part, (nodes.paragraph, nodes.term))):
+        pieces.setdefault(_place(part), []).append(prose(part))
+    return [[name, _flat(" ".join(texts))] for name, texts in pieces.items()]
 
 
 def _flat(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def _own_section(node: nodes.Node) -> nodes.Node | None:
-    while node is not None and not isinstance(node, nodes.section):
+def _place(node: nodes.Node) -> str:
+    """El identificador con que se llega a un párrafo: el de su definición o el de su apartado; si no, ninguno."""
+    while node is not None:
+        if isinstance(node, nodes.definition_list_item):
+            names = [name for term in node.findall(nodes.term) for name in term["ids"]]
+        else:
+            names = node["ids"] if isinstance(node, nodes.section) else []
+        if names:
+            return names[0]
         node = node.parent
-    return node
+    return ""
 
 
 def _prose_of(env: BuildEnvironment) -> dict[str, list[list[str]]]:
