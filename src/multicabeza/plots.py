@@ -2094,11 +2094,12 @@ def stacked(
     return figure
 
 
-def _reference(axes: Axes, label: str, height: float) -> None:
-    """Una línea horizontal discontinua con su nombre debajo, a la izquierda."""
+def _reference(axes: Axes, label: str, height: float, side: str = "left") -> None:
+    """Una línea horizontal discontinua con su nombre debajo, a la izquierda o a la derecha."""
     axes.axhline(height, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), zorder=1)
-    axes.annotate(label, (0, height), xycoords=("axes fraction", "data"), xytext=(5, -3), textcoords="offset points",
-                  ha="left", va="top", fontsize=9.5, color=MUTED)  # fmt: skip
+    place, shift = (0, 5) if side == "left" else (1, -5)
+    axes.annotate(label, (place, height), xycoords=("axes fraction", "data"), xytext=(shift, -3),
+                  textcoords="offset points", ha=side, va="top", fontsize=9.5, color=MUTED)  # fmt: skip
 
 
 @with_style
@@ -2149,7 +2150,7 @@ def seed_curves(
                 axes.plot(x[seen], values[seen], color=HEAD_COLORS[place % len(HEAD_COLORS)], linewidth=1.5, alpha=0.85,
                           linestyle=dashes[place % len(dashes)], label=None if row or rank else name)  # fmt: skip
         for label, height in (references or {}).items():
-            _reference(axes, label, height)
+            _reference(axes, label, height, "left" if scale == "log" else "right")
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         axes.margins(x=0.02)
