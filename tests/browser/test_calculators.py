@@ -6,26 +6,14 @@ cuaderno, con todo dentro de cada salida, y dos calculadoras, para que el guion 
 
 import itertools
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from multicabeza import cost, views
 from tests.browser.detectors import axe, english, lines, sideways
+from tests.browser.standalone import make_page
 
-WEB = Path(views.__file__).parent / "web"
-THEME = """
-body { font: 16px/1.6 sans-serif; margin: 0; padding: 16px; max-width: 740px; background: #fff; color: #1f2933; }
-html[data-theme=light] { --pst-color-text-base: #1f2933; --pst-color-text-muted: #51606c; --pst-color-border: #d3dce3;
-  --pst-color-surface: #f4f7f9; --pst-color-background: #fff; --pst-color-link: #0b6e99;
-  --pst-color-secondary: #a8420a; }
-html[data-theme=dark] { --pst-color-text-base: #d5dde4; --pst-color-text-muted: #a3b0bb; --pst-color-border: #33434f;
-  --pst-color-surface: #1a252e; --pst-color-background: #10171d; --pst-color-link: #6fc0e6;
-  --pst-color-secondary: #f3ab6d; color-scheme: dark; }
-html[data-theme=dark] body { background: #10171d; color: #d5dde4; }
-"""
 DEFAULT = {"d_model": 512, "h": 8, "n": 128, "bytes": 4}
 
 # Anchuras con muchos divisores, con pocos, impares y primas; cabezas que las dividen y que no; hasta los límites.
@@ -40,42 +28,27 @@ DIVISIBLE = [case for case in GRID if case[0] % case[1] == 0]
 INDIVISIBLE = sorted({(d_model, h) for d_model, h, _, _ in GRID if d_model % h})
 
 
-def make_page(folder: Path, monkeypatch, *, in_book: bool) -> Path:
-    out = []
-    monkeypatch.setenv("MULTICABEZA_BOOK", "1" if in_book else "0")
-    monkeypatch.setattr(views, "display", lambda item: out.append(item.data))
+def show_one(blocks):
     views.calculator("heads")
-    if not in_book:
-        views.calculator("heads")
-    folder.mkdir()
-    shutil.copytree(WEB, folder / "_static")
-    head = ""
-    if in_book:
-        head = "".join(f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("base", "calculator"))
-        head += '<script defer src="_static/calculator.js"></script>'
-    page = folder / "prueba.html"
-    page.write_text(
-        '<!doctype html><html lang="es" data-theme="light"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Prueba</title><link rel="icon" href="data:,">'
-        f"<style>{THEME}</style>{head}</head><body><main><article><h1>Prueba</h1>{''.join(out)}</article></main></body>",
-        "utf8",
-    )
-    return page
+
+
+def show_two(blocks):
+    show_one(blocks)
+    show_one(blocks)
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    monkeypatch = pytest.MonkeyPatch()
     root = tmp_path_factory.mktemp("calculadoras")
-    kinds = {"libro": True, "cuaderno": False}
-    made = {name: make_page(root / name, monkeypatch, in_book=in_book) for name, in_book in kinds.items()}
-    monkeypatch.undo()
-    return made
+    return {
+        "libro": make_page(root / "libro", show_one, ["calculator"], in_book=True),
+        "cuaderno": make_page(root / "cuaderno", show_two, [], in_book=False),
+    }
 
 
 @pytest.fixture(scope="module")
 def urls(pages, serve):
-    return {name: serve(page.parent) + page.name for name, page in pages.items()}
+    return {name: serve(page.parent.parent) + "cap/prueba.html" for name, page in pages.items()}
 
 
 def results(page, which=0):

@@ -6,8 +6,6 @@ con tantas capas que el mapa las pone en columnas.
 """
 
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,9 +13,8 @@ from playwright.sync_api import expect
 
 from multicabeza import plots, views
 from tests.browser.detectors import axe, english, lines, sideways
-from tests.browser.test_calculators import THEME
+from tests.browser.standalone import WEB, make_page
 
-WEB = Path(views.__file__).parent / "web"
 HOSTILE = '"><img src=x onerror="hacked=1">'
 TOKENS = ["[CLS]", "El", "perro", "ve", "el", "gato", "</script><b>x", HOSTILE, "\u202egato", "gato", "[SEP]"]
 SHOWN = views.readable_tokens(TOKENS)
@@ -41,43 +38,23 @@ def second_weights():
     return torch.softmax(scores.masked_fill(torch.ones(MANY, MANY).triu(1).bool(), -torch.inf), -1)
 
 
-def make_page(folder: Path, monkeypatch, *, in_book: bool) -> Path:
-    out = []
-    monkeypatch.setenv("MULTICABEZA_BOOK", "1" if in_book else "0")
-    monkeypatch.setattr(views, "display", lambda item: out.append(item.data))
+def show(blocks):
     views.token_view(
         first_weights(), TOKENS, title="Las cabezas <b>de</b> prueba", roles=ROLES, layer=3, head=1, caption="Un pie."
     )
     views.token_view(second_weights(), [f"t{i}" for i in range(MANY)], title="Muchas capas", roles=MANY_ROLES, layer=17)
-    folder.mkdir()
-    shutil.copytree(WEB, folder / "_static")
-    head = ""
-    if in_book:
-        head = "".join(f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("base", "tokens"))
-        head += '<script defer src="_static/tokens.js"></script>'
-    page = folder / "prueba.html"
-    page.write_text(
-        '<!doctype html><html lang="es" data-theme="light"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Prueba</title><link rel="icon" href="data:,">'
-        f"<style>{THEME}</style>{head}</head><body><main><article><h1>Prueba</h1>{''.join(out)}</article></main></body>",
-        "utf8",
-    )
-    return page
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    monkeypatch = pytest.MonkeyPatch()
     root = tmp_path_factory.mktemp("tokens")
     kinds = {"libro": True, "cuaderno": False}
-    made = {name: make_page(root / name, monkeypatch, in_book=in_book) for name, in_book in kinds.items()}
-    monkeypatch.undo()
-    return made
+    return {name: make_page(root / name, show, ["tokens"], in_book=in_book) for name, in_book in kinds.items()}
 
 
 @pytest.fixture(scope="module")
 def urls(pages, serve):
-    return {name: serve(page.parent) + page.name for name, page in pages.items()}
+    return {name: serve(page.parent.parent) + "cap/prueba.html" for name, page in pages.items()}
 
 
 def block(page, which=0):

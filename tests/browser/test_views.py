@@ -15,17 +15,11 @@ import torch
 
 from multicabeza import plots, views
 from tests.browser.detectors import axe, english, lines
+from tests.browser.standalone import make_page
 
-WEB = Path(views.__file__).parent / "web"
 TOKENS = ["[CLS]", "the", "cat", "</script><b>x", '"><img src=x onerror="top.hacked=1">', "[SEP]"]
 N_LAYERS, N_HEADS, N = 3, 12, len(TOKENS)
 GAP = '<div style="height:4000px">hueco</div>'
-THEME = """
-body { font: 16px/1.6 sans-serif; margin: 0; padding: 16px; max-width: 740px; background: #fff; color: #222832; }
-html[data-theme=dark] { --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af; --pst-color-border: #48566b;
-  --pst-color-surface: #29313d; --pst-color-background: #14181e; --pst-color-link: #5fb4c8; color-scheme: dark; }
-html[data-theme=dark] body { background: #14181e; color: #ced6dd; }
-"""
 
 
 def attention_weights():
@@ -42,49 +36,28 @@ def alt(angle, keys):
     return f"Una consulta a {angle} grados, {'con' if keys else 'sin'} claves"
 
 
-def make_page(folder: Path, monkeypatch, *, in_book: bool) -> Path:
-    out = []
-    monkeypatch.setenv("MULTICABEZA_BOOK", "1" if in_book else "0")
-    monkeypatch.setattr(views, "display", lambda item: out.append(item.data))
+def show(blocks):
     views.explore(
         draw, {"ángulo": [0, 30, 60, 90], "claves": [("con", True), ("sin", False)]}, alt=alt, caption="Gira."
     )
     views.predict("02-a", "¿Qué `pasa`?", ["Nada", "Se <b>satura</b>", "Otra"], 1, "Porque sí.\n\nY <i>más</i>.")
     views.predict("02-b", "¿Y ahora?", ["Sí", "No"], 0, "Está claro.")
-    out.append(GAP)
+    blocks.append(GAP)
     views.head_view(attention_weights(), TOKENS, title="Vista de prueba")
-    out.append(GAP)
+    blocks.append(GAP)
     views.model_view(attention_weights(), TOKENS, title="Modelo de prueba", layers=[0, 2], heads=[0, 3, 7])
-    folder.mkdir(exist_ok=True)
-    static = folder / "_static"
-    shutil.copytree(WEB, static, dirs_exist_ok=True)
-    head = ""
-    if in_book:
-        for package, file in (("mpld3", "js/d3.v5.min.js"), ("sphinxcontrib.jquery", "jquery.js")):
-            source = Path(import_module(package).__file__).parent / file
-            shutil.copy(source, static / source.name)
-        names = ("explore", "predict", "view")
-        head = "".join(f'<link rel="stylesheet" href="../_static/{name}.css">' for name in ("base", *names))
-        head += "".join(f'<script defer src="../_static/{name}.js"></script>' for name in names)
-    (folder / "cap").mkdir(exist_ok=True)
-    page = folder / "cap" / "prueba.html"
-    page.write_text(
-        '<!doctype html><html lang="es" data-theme="light" data-content_root="../"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Prueba</title><link rel="icon" href="data:,">'
-        f"<style>{THEME}</style>{head}</head><body><main><article><h1>Prueba</h1>{''.join(out)}</article></main></body>",
-        "utf8",
-    )
-    return page
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    monkeypatch = pytest.MonkeyPatch()
     root = tmp_path_factory.mktemp("vistas")
     kinds = {"libro": True, "cuaderno": False, "sin D3": True}
-    made = {name: make_page(root / name, monkeypatch, in_book=in_book) for name, in_book in kinds.items()}
-    (root / "sin D3" / "_static" / "d3.v5.min.js").unlink()
-    monkeypatch.undo()
+    scripts = ("explore", "predict", "view")
+    made = {name: make_page(root / name, show, scripts, in_book=in_book) for name, in_book in kinds.items()}
+    for package, file in (("mpld3", "js/d3.v5.min.js"), ("sphinxcontrib.jquery", "jquery.js")):
+        source = Path(import_module(package).__file__).parent / file
+        for name in [name for name, in_book in kinds.items() if in_book and (name, package) != ("sin D3", "mpld3")]:
+            shutil.copy(source, root / name / "_static" / source.name)
     return made
 
 
