@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
@@ -1118,6 +1119,8 @@ def test_checkpoints_are_few_small_and_the_recorded_ones():
         assert path.stat().st_size <= 100_000
         assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded["sha256"][f"induction/{path.name}"]
         assert {weight.dtype for weight in load_file(path).values()} == {torch.float16}
+        with safe_open(path, "pt") as file:  # dos datos saldrían cada vez en un orden, y la huella no se repetiría
+            assert len(file.metadata()) == 1
 
 
 def test_checkpoints_give_the_recorded_loss():

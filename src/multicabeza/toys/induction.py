@@ -473,7 +473,8 @@ def checkpoint_files(seeds: Sequence[int]) -> dict[str, bytes]:
     return {
         checkpoint_path(step): save(
             {name: weight.half().contiguous() for name, weight in states[step].items()},
-            metadata={"seed": str(seeds[0]), "step": str(step)},
+            # Un solo dato: con dos, safetensors los escribe cada vez en un orden, y la huella del archivo cambia.
+            metadata={"training": f"semilla {seeds[0]}, paso {step}"},
         )
         for step in CHECKPOINT_STEPS
     }
