@@ -75,22 +75,6 @@ RECIPES = {
         12,
     ),
     "04_depth": Recipe("depth:record", ("toys/depth.py", *_LAYER), tuple(range(10, 15)), 16),
-    "06_phase": Recipe(
-        "induction:record",
-        (
-            "toys/induction.py",
-            *_LAYER,
-            "attention.py:causal_mask",
-            *(
-                f"heads.py:{name}"
-                for name in ("previous_token_score", "prefix_matching_score", "_mass_on", "_mean_over_queries")
-            ),
-            *(f"heads.py:{name}" for name in ("_same_token", "ablate", "_replacing", "_zero", "_mean", "_resample")),
-        ),
-        tuple(range(10, 15)),
-        12,
-        files="induction:checkpoint_files",
-    ),
     "05_explanation": Recipe(
         "explanation:record",
         (
@@ -122,6 +106,22 @@ RECIPES = {
         ),
         tuple(range(10, 15)),
         8,
+    ),
+    "06_phase": Recipe(
+        "induction:record",
+        (
+            "toys/induction.py",
+            *_LAYER,
+            "attention.py:causal_mask",
+            *(
+                f"heads.py:{name}"
+                for name in ("previous_token_score", "prefix_matching_score", "_mass_on", "_mean_over_queries")
+            ),
+            *(f"heads.py:{name}" for name in ("_same_token", "ablate", "_replacing", "_zero", "_mean", "_resample")),
+        ),
+        tuple(range(10, 15)),
+        12,
+        files="induction:checkpoint_files",
     ),
 }
 
