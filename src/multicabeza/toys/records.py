@@ -123,6 +123,35 @@ RECIPES = {
         12,
         files="induction:checkpoint_files",
     ),
+    "06_ablation": Recipe(
+        "smollm_heads:record",
+        (
+            "toys/smollm_heads.py",
+            *(f"toys/relations.py:{name}" for name in ("permuted", "initialised", "_changed")),
+            *(
+                f"heads.py:{name}"
+                for name in (
+                    "previous_token_score",
+                    "prefix_matching_score",
+                    "duplicate_token_score",
+                    "sink_score",
+                    "copying_score",
+                    "_mass_on",
+                    "_mean_over_queries",
+                    "_same_token",
+                    "output_matrix",
+                    "record_heads",
+                    "ablate",
+                    "_replacing",
+                    "_zero",
+                    "_mean",
+                    "_resample",
+                )
+            ),
+        ),
+        tuple(range(10, 15)),
+        20,
+    ),
 }
 
 
