@@ -152,6 +152,36 @@ RECIPES = {
         tuple(range(10, 15)),
         20,
     ),
+    "06_retrieval": Recipe(
+        "haystack:record",
+        (
+            "toys/haystack.py",
+            *(
+                f"toys/smollm_heads.py:{name}"
+                for name in (
+                    "PARAGRAPHS",
+                    "Tail",
+                    "_losses",
+                    "attention_maps",
+                    "choose",
+                    "copy_loss",
+                    "head_indices",
+                    "matched_draws",
+                    "repeated_tokens",
+                    "text_losses",
+                    "text_tokens",
+                    "top_heads",
+                )
+            ),
+            *(
+                f"heads.py:{name}"
+                for name in ("retrieval_score", "prefix_matching_score", "ablate", "_replacing", "_zero")
+            ),
+            "models.py:forward_with_cache",
+        ),
+        (10,),
+        15,
+    ),
 }
 
 
