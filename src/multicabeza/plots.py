@@ -2246,3 +2246,64 @@ def induction_circuit(first: str = "gato", second: str = "perro") -> Figure:
         WIDTH - 0.04, 5.28, f"el siguiente: «{second}»", ha="right", va="center", fontsize=11.5, fontweight="bold"
     )
     return figure
+
+
+@with_style
+def scatter(
+    x,
+    y,
+    *,
+    xlabel: str,
+    ylabel: str,
+    marked: Mapping[str, Sequence[int]] | None = None,
+    names: Mapping[int, str] | None = None,
+    thresholds: tuple[float, float] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Un punto por cabeza: un índice frente a otro.
+
+    Args:
+        x: k números.
+        y: k números.
+        xlabel: qué mide el eje horizontal.
+        ylabel: qué mide el vertical.
+        marked: nombre → qué puntos llevan esa señal, con su forma y su color; los demás salen en gris.
+        names: punto → texto junto a él.
+        thresholds: umbrales (de x, de y), con raya.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si x e y no tienen los mismos números, o se señala un punto que no existe.
+    """
+    x, y = _array(x, "x", 1), _array(y, "y", 1)
+    if len(x) != len(y) or not len(x):
+        raise ValueError(f"Se esperaban tantos x como y, y llegaron {len(x)} y {len(y)}.")
+    pointed = {index for group in (marked or {}).values() for index in group} | {*(names or {})}
+    if pointed and not 0 <= min(pointed) <= max(pointed) < len(x):
+        raise ValueError(f"Hay {len(x)} puntos, del 0 al {len(x) - 1}, y se señalan {sorted(pointed)}.")
+    figure = new_figure(WIDTH, 3.7 + _title_room(title) + 0.26 * len(marked or {}))
+    axes = figure.add_subplot()
+    plain = [index for index in range(len(x)) if not any(index in group for group in (marked or {}).values())]
+    axes.plot(x[plain], y[plain], "o", color="#9aa5ae", markersize=4.5, alpha=0.75, linestyle="none")
+    for kind, (name, group) in enumerate((marked or {}).items()):
+        marker, color = KIND_STYLES[kind % len(KIND_STYLES)]
+        axes.plot(x[list(group)], y[list(group)], marker, color=color, markersize=8, label=name, linestyle="none",
+                  markeredgecolor=PAPER, markeredgewidth=0.7, zorder=3, clip_on=False)  # fmt: skip
+    for index, text in (names or {}).items():
+        right = x[index] < x.min() + 0.75 * (x.max() - x.min())
+        axes.annotate(text, (x[index], y[index]), (6 if right else -6, 3), textcoords="offset points", fontsize=10,
+                      ha="left" if right else "right", va="bottom", zorder=4)  # fmt: skip
+    for line, place in zip((axes.axvline, axes.axhline), thresholds or (), strict=False):
+        line(place, color=MUTED, linewidth=1, linestyle="--", zorder=0)
+    axes.grid(True)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    decimal_comma(axes)
+    _put_title(figure, title)
+    if marked:
+        figure.legend(loc="outside lower center", ncols=1)
+    return figure

@@ -546,6 +546,19 @@ def test_spanish_number(value, text):
 # --- Errores ---
 
 
+def test_scatter_marks_and_names_its_points():
+    figure = plots.scatter(
+        [0, 1, 2, 3], [3, 2, 1, 0], xlabel="x", ylabel="y", marked={"las dos": [1, 2]}, names={2: "1.2"},
+        thresholds=(0.5, 1.5),
+    )  # fmt: skip
+    axes = figure.axes[0]
+    drawn = {line.get_label(): line for line in axes.lines}
+    assert drawn["las dos"].get_xydata().tolist() == [[1, 2], [2, 1]]
+    assert axes.lines[0].get_xydata().tolist() == [[0, 3], [3, 0]]
+    assert [text.get_text() for text in axes.texts] == ["1.2"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["las dos"]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -598,6 +611,8 @@ def test_spanish_number(value, text):
         (lambda: plots.seed_curves({}, xlabel="x", ylabel="y"), "al menos un experimento"),
         (lambda: plots.seed_curves({"a": ([1], [[1]])}, xlabel="x", ylabel="y", xscales=["log2"]), "una escala"),
         (lambda: plots.seed_curves({"a": ([1, 2], [[1]])}, xlabel="x", ylabel="y"), "1 valores"),
+        (lambda: plots.scatter([1, 2], [1], xlabel="x", ylabel="y"), "tantos x como y"),
+        (lambda: plots.scatter([1, 2], [1, 2], xlabel="x", ylabel="y", marked={"a": [2]}), "del 0 al 1"),
         (lambda: plots.verdict_rows({}, bars={}, controls={}, verdicts={}, xlabel="x"), "vacío"),
         (
             lambda: plots.verdict_rows(

@@ -117,6 +117,18 @@ def test_hash_follows_one_definition(tmp_path, monkeypatch):
         code_hash(["codigo.py:three"])
 
 
+def test_hash_follows_one_constant(tmp_path, monkeypatch):
+    """También una constante: los textos de una medida son parte de lo que la hizo."""
+    monkeypatch.setattr(records, "PACKAGE", tmp_path)
+    file = tmp_path / "codigo.py"
+    file.write_text('TEXTS = (\n    "uno",\n    "dos",\n)\nOTHER = 1\n', encoding="utf-8")
+    texts = code_hash(["codigo.py:TEXTS"])
+    file.write_text(file.read_text(encoding="utf-8").replace("OTHER = 1", "OTHER = 2"), encoding="utf-8")
+    assert code_hash(["codigo.py:TEXTS"]) == texts
+    file.write_text(file.read_text(encoding="utf-8").replace("dos", "tres"), encoding="utf-8")
+    assert code_hash(["codigo.py:TEXTS"]) != texts
+
+
 def test_stale_record_is_noticed():
     record = load_record("02_saturation")
     assert is_current(record)

@@ -182,6 +182,46 @@ RECIPES = {
         (10,),
         15,
     ),
+    "07_translation": Recipe(
+        "translator:record",
+        (
+            "toys/translator.py",
+            "toys/bilingual.py",
+            *_LAYER,
+            "attention.py:KVCache",
+            *(
+                f"heads.py:{name}"
+                for name in (
+                    "positional_score",
+                    "relation_accuracy",
+                    "best_offset_baseline",
+                    "_strongest_key",
+                    "_mean_over_queries",
+                    "ablate",
+                    "_replacing",
+                    "_zero",
+                )
+            ),
+            *(
+                f"pruning.py:{name}"
+                for name in (
+                    "gate_heads",
+                    "_gated",
+                    "head_importance",
+                    "_gate_gradients",
+                    "HardConcrete",
+                    "prune_heads",
+                    "_plan",
+                    "_apply",
+                    "_positions",
+                    "_shrink",
+                )
+            ),
+        ),
+        tuple(range(10, 13)),
+        40,
+        files="translator:checkpoint_files",
+    ),
 }
 
 
@@ -257,8 +297,9 @@ def _source_of(reference: str) -> str:
     if not name:
         return source
     for node in ast.parse(source).body:
-        if getattr(node, "name", None) == name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        targets = [target.id for target in getattr(node, "targets", ()) if isinstance(target, ast.Name)]
+        if name in (getattr(node, "name", None), *targets):  # función, clase o constante
+            first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
             return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
     raise ValueError(f"«{file}» ya no define «{name}»: actualiza RECIPES en toys/records.py.")
 
