@@ -648,25 +648,40 @@ _ATTENTIONS: dict[str, tuple[str, str]] = {
 """En cada clase de transformers, dónde están W^O y el número de cabezas de consulta."""
 
 
-def _attention_layers(model: object) -> list[_Layer]:
-    """Las capas de atención de un modelo, en el orden en que están registradas."""
+def _attention_modules(model: object) -> list[nn.Module]:
+    """Los módulos de atención de un modelo, en el orden en que están registrados. Ese orden numera las capas."""
     if not isinstance(model, nn.Module) and isinstance(getattr(model, "model", None), nn.Module):
         model = model.model  # lo que devuelven load_bert y load_smollm2
-    layers = []
+    found = []
     for module in model.modules() if isinstance(model, nn.Module) else ():
-        kind = type(module).__name__
-        if isinstance(module, MultiHeadAttention):
-            layers.append(_Layer(module.out_proj, module.num_heads))
-        elif kind in _ATTENTIONS and not getattr(module, "is_cross_attention", False):
-            projection, num_heads = (operator.attrgetter(path)(module) for path in _ATTENTIONS[kind])
-            layers.append(_Layer(projection, num_heads))
-    if not layers:
+        known = isinstance(module, MultiHeadAttention) or _kind(module) in _ATTENTIONS
+        if known and not getattr(module, "is_cross_attention", False):
+            found.append(module)
+    if not found:
         raise ValueError(
             "Se esperaba un modelo con capas de atención (lo que devuelven load_bert o load_smollm2, un modelo BERT, "
             f"LLaMA o GPT-2 de transformers, o módulos con MultiHeadAttention) y llegó {type(model).__name__}. Lo "
             "habitual: pasar los pesos en vez del modelo, o usar torch.nn.MultiheadAttention, que no deja entrar antes "
             "de W^O: cópiala con MultiHeadAttention.from_torch."
         )
+    return found
+
+
+def _kind(module: nn.Module) -> str:
+    """La clase de un módulo de transformers; la original, si la poda lo dejó sin cabezas."""
+    return getattr(module, "pruned_from", type(module).__name__)
+
+
+def _attention_layers(model: object) -> list[_Layer]:
+    """La W^O y el número de cabezas de cada capa."""
+    layers = []
+    for module in _attention_modules(model):
+        if isinstance(module, MultiHeadAttention):
+            projection, num_heads = module.out_proj, module.num_heads
+        else:
+            projection, num_heads = (operator.attrgetter(path)(module) for path in _ATTENTIONS[_kind(module)])
+        # En una capa podada entera no hay dónde entrar: lo que se cuelgue de aquí no se ejecuta nunca.
+        layers.append(_Layer(projection if num_heads else nn.Identity(), num_heads))
     return layers
 
 
