@@ -2307,3 +2307,81 @@ def scatter(
     if marked:
         figure.legend(loc="outside lower center", ncols=1)
     return figure
+
+
+@with_style
+def pruning_story(
+    total: int,
+    lines: Mapping[str, tuple[Sequence[float], Sequence[Sequence[float]]]],
+    dots: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    ylabel: str,
+    floor: tuple[str, float] | None = None,
+    ceiling: tuple[str, float] | None = None,
+    zoom: float = 85,
+    title: str | None = None,
+) -> Figure:
+    """La calidad frente a las cabezas que quedan: curvas de quien solo apaga y puntos de quien vuelve a ajustar.
+
+    Dos paneles con el mismo eje x (las cabezas que quedan, de todas a ninguna, con las pocas más separadas): arriba,
+    la escala entera; abajo, lo que pasa por encima de `zoom`.
+
+    Args:
+        total: cabezas que había.
+        lines: nombre → (cabezas que quedan, una lista de ordenadas por repetición); la línea gruesa es su media.
+        dots: nombre → parejas (cabezas que quedan, ordenada).
+        ylabel: qué se mide, con su unidad.
+        floor: nombre y altura del suelo, sin cabezas.
+        ceiling: nombre y altura del techo, con todas.
+        zoom: desde qué ordenada se amplía abajo.
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay nada que dibujar, una curva no casa con sus abscisas o se sale de 0 … total.
+    """
+    if not lines and not dots:
+        raise ValueError("No hay nada que dibujar: hace falta alguna curva o algún punto.")
+    places = [x for axis, _ in lines.values() for x in axis] + [x for group in dots.values() for x, _ in group]
+    if min(places) < 0 or max(places) > total:
+        raise ValueError(f"Las cabezas que quedan van de 0 a {total}; llegaron de {min(places):g} a {max(places):g}.")
+    figure = new_figure(WIDTH, 5.9 + 0.24 * (len(lines) + len(dots)) + _title_room(title))
+    whole, near = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.15))
+    dashes = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+    for axes in (whole, near):
+        axes.set_xscale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+        for place, (name, (x, runs)) in enumerate(lines.items()):
+            x, runs = _array(x, name, 1), [_array(run, name, 1) for run in runs]
+            if any(run.shape != x.shape for run in runs) or not runs:
+                raise ValueError(f"Las curvas de «{name}» no tienen {len(x)} valores, uno por abscisa.")
+            color, style = (MUTED, ACCENT_2, "#8a6d00")[place % 3], dashes[place % 3]
+            for run in runs if len(runs) > 1 else ():
+                axes.plot(x, run, color=color, linewidth=0.7, alpha=0.3)
+            label = name if axes is whole else None
+            axes.plot(x, np.mean(runs, axis=0), color=color, linestyle=style, label=label)
+        for place, (name, group) in enumerate(dots.items()):
+            marker, color = KIND_STYLES[place % len(KIND_STYLES)]
+            x, y = np.array(group, dtype=float).reshape(-1, 2).T
+            aside = 0.1 * (place - (len(dots) - 1) / 2)  # los de cada grupo, en su columna: no se tapan
+            axes.plot(np.maximum(np.sqrt(x) + aside, 0) ** 2, y, marker, color=color, markersize=6.5, alpha=0.85, linestyle="none", zorder=3 + 0.01 * place,
+                      markeredgecolor=PAPER, markeredgewidth=0.6, label=name if axes is whole else None)  # fmt: skip
+        for (label, height), side in zip(filter(None, (floor, ceiling)), ("right", "left"), strict=False):
+            if axes is near and height >= zoom or axes is whole and height < zoom:
+                _reference(axes, label, height, side)
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.set_xticks([x for x in (32, 24, 16, 10, 6, 3, 1, 0) if x <= total])
+        axes.minorticks_off()
+    near.set_xlim(total * 1.03, -0.03)
+    whole.set_ylim(0, 103)
+    near.set_ylim(zoom, 100)
+    near.set_xlabel(f"cabezas que quedan, de {total}")
+    for axes, text in ((whole, ylabel), (near, f"lo mismo, de {zoom:g} a 100")):
+        axes.set_title(text, loc="left", fontsize=10, fontweight="normal", color=MUTED)
+        axes.xaxis.set_major_formatter(CommaFormatter())
+        decimal_comma(axes)
+    _put_title(figure, title)
+    figure.legend(loc="outside lower center", ncols=1)
+    return figure

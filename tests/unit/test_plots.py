@@ -559,6 +559,22 @@ def test_scatter_marks_and_names_its_points():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["las dos"]
 
 
+def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
+    """El eje x empieza con todas las cabezas y acaba sin ninguna; cada grupo tiene su entrada en la leyenda."""
+    lines = {"sin ajuste": ([8, 4, 0], [[95, 50, 5], [95, 60, 3]])}
+    dots = {"puertas": [(4, 94), (1, 88)], "al azar": [(4, 93)]}
+    figure = plots.pruning_story(8, lines, dots, ylabel="%", floor=("suelo", 60), ceiling=("techo", 96))
+    whole, near = figure.axes
+    assert near.get_xlim()[0] > 8 > 0 > near.get_xlim()[1]
+    assert near.get_ylim() == (85, 100)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["sin ajuste", "puertas", "al azar"]
+    assert [text.get_text() for text in whole.texts] == ["suelo"]
+    assert [text.get_text() for text in near.texts] == ["techo"]
+    means = [line.get_ydata().tolist() for line in whole.lines if line.get_label() == "sin ajuste"]
+    assert means == [[95, 55, 4]]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -613,6 +629,9 @@ def test_scatter_marks_and_names_its_points():
         (lambda: plots.seed_curves({"a": ([1, 2], [[1]])}, xlabel="x", ylabel="y"), "1 valores"),
         (lambda: plots.scatter([1, 2], [1], xlabel="x", ylabel="y"), "tantos x como y"),
         (lambda: plots.scatter([1, 2], [1, 2], xlabel="x", ylabel="y", marked={"a": [2]}), "del 0 al 1"),
+        (lambda: plots.pruning_story(8, {}, {}, ylabel="y"), "No hay nada"),
+        (lambda: plots.pruning_story(8, {"a": ([9], [[1]])}, {}, ylabel="y"), "de 0 a 8"),
+        (lambda: plots.pruning_story(8, {"a": ([8, 1], [[1]])}, {}, ylabel="y"), "no tienen 2 valores"),
         (lambda: plots.verdict_rows({}, bars={}, controls={}, verdicts={}, xlabel="x"), "vacío"),
         (
             lambda: plots.verdict_rows(
