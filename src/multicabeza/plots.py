@@ -2365,10 +2365,11 @@ def pruning_story(
             marker, color = KIND_STYLES[place % len(KIND_STYLES)]
             x, y = np.array(group, dtype=float).reshape(-1, 2).T
             aside = 0.1 * (place - (len(dots) - 1) / 2)  # los de cada grupo, en su columna: no se tapan
-            axes.plot(np.maximum(np.sqrt(x) + aside, 0) ** 2, y, marker, color=color, markersize=6.5, alpha=0.85, linestyle="none", zorder=3 + 0.01 * place,
+            axes.plot(np.maximum(np.sqrt(x) + aside, 0) ** 2, y, marker, color=color, markersize=6.5, alpha=0.85,
+                      linestyle="none", zorder=3 + 0.01 * place,
                       markeredgecolor=PAPER, markeredgewidth=0.6, label=name if axes is whole else None)  # fmt: skip
         for (label, height), side in zip(filter(None, (floor, ceiling)), ("right", "left"), strict=False):
-            if axes is near and height >= zoom or axes is whole and height < zoom:
+            if (axes is near) == (height >= zoom):
                 _reference(axes, label, height, side)
         axes.grid(axis="y")
         axes.set_axisbelow(True)
