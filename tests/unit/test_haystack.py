@@ -54,6 +54,7 @@ def test_the_two_halves_share_nothing():
     words = [{word for words in part.data.values() for word in words} for part in (toy.CHOICE, toy.TEST)]
     assert not sentences[0] & sentences[1]
     assert not words[0] & words[1]
+    assert not {*toy.CHOICE.paragraphs} & {*toy.TEST.paragraphs}
 
 
 def test_questions_repeat_at_most_who_is_asked_about():
@@ -124,14 +125,19 @@ def test_answer_loss_by_hand(smollm2):
     heads = [(18, 6), (20, 1)]
     whole, fast = toy.AnswerLoss(smollm2.model, stacks), toy.AnswerLoss(smollm2.model, stacks, 18)
     for chosen in ([], heads):
-        expected = []
+        expected, firsts = [], []
         for stack in stacks:
             answer = stack.tokens[stack.needle]
             with torch.no_grad(), ablate(smollm2.model, chosen):
                 logits = smollm2.model(torch.cat([stack.tokens, answer])[None], use_cache=False).logits[0]
             expected.append(F.cross_entropy(logits[len(stack.tokens) - 1 : -1], answer))
+            firsts.append(F.cross_entropy(logits[len(stack.tokens) - 1], answer[0]))
         torch.testing.assert_close(whole(chosen), torch.stack(expected), atol=2e-3, rtol=2e-3)
         torch.testing.assert_close(fast(chosen), torch.stack(expected), atol=2e-3, rtol=2e-3)
+        first, rest = whole.parts(chosen)
+        torch.testing.assert_close(first, torch.stack(firsts), atol=2e-3, rtol=2e-3)
+        sizes = torch.tensor([len(stack.needle) for stack in stacks])
+        torch.testing.assert_close((first + rest.nan_to_num() * (sizes - 1)) / sizes, whole(chosen))
 
 
 def test_index_of_one_pass_equals_the_steps_of_generation(smollm2):
@@ -139,7 +145,8 @@ def test_index_of_one_pass_equals_the_steps_of_generation(smollm2):
     stack = toy.examples(smollm2, toy.CHOICE, 96, per_template=1)[0]
     generated = toy.generate(smollm2.model, stack.tokens[None], 3)[0]
     index = toy.retrieval_index(smollm2.model, stack, generated)
-    assert index.shape == (30, 9)
+    assert index.whole.shape == (30, 9)
+    assert len(stack.needle) > 1
     copied = torch.zeros(30, 9, len(stack.needle), dtype=torch.bool)
     for step in range(3):
         read = torch.cat([stack.tokens, generated[:step]])
@@ -148,7 +155,9 @@ def test_index_of_one_pass_equals_the_steps_of_generation(smollm2):
         attended = torch.stack([layer[0, :, -1].argmax(-1) for layer in maps])  # (30, 9)
         for k, position in enumerate(stack.needle):
             copied[..., k] |= (attended == position) & (generated[step] == stack.tokens[position])
-    torch.testing.assert_close(index, copied.float().mean(-1))
+    torch.testing.assert_close(index.whole, copied.float().mean(-1))
+    torch.testing.assert_close(index.first, copied[..., 0].float())
+    torch.testing.assert_close(index.rest, copied[..., 1:].float().mean(-1))
 
 
 # --- Elegir y contar -------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..heads import Pair, ablate, retrieval_score
 from ..models import LoadedModel, forward_with_cache, load_smollm2
+from .relations import permuted
 from .smollm_heads import (
     PARAGRAPHS,
     Tail,
@@ -50,10 +51,11 @@ class Template(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Plantillas y datos de una de las dos mitades del experimento."""
+    """Plantillas, datos y párrafos de relleno de una de las dos mitades del experimento."""
 
     templates: tuple[Template, ...]
     data: dict[str, tuple[str, ...]]
+    paragraphs: tuple[str, ...]
 
 
 CHOICE = Part(
@@ -68,6 +70,7 @@ CHOICE = Part(
         "city": ("Oslo", "Lima", "Cairo", "Prague"),
         "name": ("Felix Novak", "Simon Rivers", "Leo Baker", "Oscar Stone"),
     },
+    PARAGRAPHS[:5],
 )
 TEST = Part(
     (
@@ -81,6 +84,7 @@ TEST = Part(
         "thing": ("golden violin", "wooden bicycle", "purple lamp", "silver guitar"),
         "city": ("Lisbon", "Tokyo", "Dublin", "Vienna"),
     },
+    PARAGRAPHS[5:],
 )
 
 
@@ -101,9 +105,9 @@ class Haystack(NamedTuple):
     answer: str
 
 
-def filler(seed: int) -> list[str]:
-    """Las frases corrientes de los diez párrafos del capítulo, en un orden al azar."""
-    sentences = [sentence for text in PARAGRAPHS for sentence in re.split(r"(?<=[.?!]) ", text)]
+def filler(seed: int, paragraphs: Sequence[str] = PARAGRAPHS) -> list[str]:
+    """Las frases corrientes de los párrafos del capítulo, en un orden al azar."""
+    sentences = [sentence for text in paragraphs for sentence in re.split(r"(?<=[.?!]) ", text)]
     return random.Random(f"pajar {seed}").sample(sentences, len(sentences))
 
 
@@ -117,6 +121,7 @@ def build(
     depth: float = 0.5,
     seed: int = 0,
     lead: str = LEAD,
+    paragraphs: Sequence[str] = PARAGRAPHS,
 ) -> Haystack:
     """Esconde una frase en un texto de `length` tokens exactos y pregunta por ella.
 
@@ -129,6 +134,7 @@ def build(
         depth: dónde va la aguja, de 0 (al principio) a 1 (al final del texto).
         seed: fija las frases de relleno.
         lead: cómo empieza la respuesta.
+        paragraphs: de dónde salen las frases de relleno.
 
     Returns:
         `Haystack`.
@@ -153,7 +159,7 @@ def build(
     sentence = head + data + encode(after)
     opening = encode("<|im_start|>user\nRead this text:")
     closing = encode(f"\n\nAnswer briefly, with words of the text. {question}<|im_end|>\n<|im_start|>assistant\n{lead}")
-    pieces = [encode(f" {text}") for text in filler(seed)]
+    pieces = [encode(f" {text}") for text in filler(seed, paragraphs)]
     fixed = len(opening) + len(sentence) + len(closing)
     most = fixed + sum(map(len, pieces))
     if not fixed <= length <= most:
@@ -196,6 +202,7 @@ def examples(
             for depth in DEPTHS:
                 lead = f"{LEAD} {template.needle.split(' {}')[0]}" if literal else LEAD
                 options = dict(length=length, depth=depth, seed=100 * seed + 10 * i + j, lead=lead)
+                options["paragraphs"] = part.paragraphs
                 found.append(build(loaded, template.needle.format(answer), answer, template.question, **options))
     return found
 
@@ -261,15 +268,35 @@ class AnswerLoss:
 
     def __call__(self, heads: Sequence[Pair] = (), how: str = "zero") -> Tensor:
         """Pérdida media de cada respuesta: (B,)."""
-        losses = self.tail.losses(heads, how, self.start)  # (B, longest)
-        return (losses * self.counted).sum(1) / self.counted.sum(1)
+        return self._mean(self.tail.losses(heads, how, self.start), self.counted)
+
+    def parts(self, heads: Sequence[Pair] = (), how: str = "zero") -> tuple[Tensor, Tensor]:
+        """Pérdida del primer token del dato, (B,), y media de los demás, NaN donde no hay."""
+        losses = self.tail.losses(heads, how, self.start)
+        return losses[:, 0], self._mean(losses[:, 1:], self.counted[:, 1:])
+
+    @staticmethod
+    def _mean(losses: Tensor, counted: Tensor) -> Tensor:
+        return (losses * counted).sum(1) / counted.sum(1)
 
 
 # --- El índice -------------------------------------------------------------------------------------------------------
 
 
-def retrieval_index(model: nn.Module, stack: Haystack, generated: Tensor) -> Tensor:
-    """Índice de recuperación de todas las cabezas en un texto: (n_layers, h).
+class Index(NamedTuple):
+    """El índice de recuperación de cada cabeza, (n_layers, h): del dato entero, de su primer token y de los demás.
+
+    Escrito el primer token, los siguientes son la continuación de algo que ya salió: para copiarlos basta la inducción.
+    El primero es el que hay que ir a buscar. `rest` es NaN si el dato tiene un solo token.
+    """
+
+    whole: Tensor
+    first: Tensor
+    rest: Tensor
+
+
+def retrieval_index(model: nn.Module, stack: Haystack, generated: Tensor) -> Index:
+    """Índice de recuperación de todas las cabezas en un texto.
 
     Una sola pasada sobre el texto y lo generado da los mismos pesos que generar de uno en uno.
 
@@ -279,12 +306,15 @@ def retrieval_index(model: nn.Module, stack: Haystack, generated: Tensor) -> Ten
         generated: (num_new,), de `generate`.
 
     Returns:
-        Tensor (n_layers, h), de `heads.retrieval_score`.
+        `Index`, de `heads.retrieval_score`.
     """
     maps = attention_maps(model, torch.cat([stack.tokens, generated])[None])[:, 0]  # (n_layers, h, n, n)
-    first = len(stack.tokens) - 1  # la consulta que genera el primer token
-    attended = maps[:, :, first : first + len(generated)].argmax(-1)  # (n_layers, h, pasos)
-    return retrieval_score(attended.permute(2, 0, 1), generated, stack.needle, stack.tokens)
+    query = len(stack.tokens) - 1  # la consulta que genera el primer token
+    attended = maps[:, :, query : query + len(generated)].argmax(-1).permute(2, 0, 1)  # (pasos, n_layers, h)
+    first, rest = stack.needle[:1], stack.needle[1:]
+    whole, start = (retrieval_score(attended, generated, part, stack.tokens) for part in (stack.needle, first))
+    end = retrieval_score(attended, generated, rest, stack.tokens) if rest else torch.full_like(start, torch.nan)
+    return Index(whole, start, end)
 
 
 def share_above(
@@ -317,7 +347,7 @@ def share_above(
 
 # --- El registro -----------------------------------------------------------------------------------------------------
 
-NUM_CHOSEN, NUM_DRAWS, NUM_ONLY_DRAWS, NUM_GENERATED_DRAWS = 5, 50, 20, 5
+NUM_CHOSEN, NUM_DRAWS, NUM_ONLY_DRAWS, NUM_GENERATED_DRAWS, NUM_PERMUTED = 5, 50, 20, 5, 3
 LENGTH = 224  # la longitud de las ablaciones
 
 
@@ -334,8 +364,8 @@ def scan(
         literal: como en `examples`.
 
     Returns:
-        «rows» (plantilla, longitud, profundidad, dato, respuesta y si acierta), «indices» (aciertos, n_layers, h) y
-        «needles» (aciertos,), qué aguja es cada uno.
+        «rows» (plantilla, longitud, profundidad, dato, respuesta y si acierta); «indices», «first» y «rest», los de
+        `Index`, (aciertos, n_layers, h); y «needles» (aciertos,), qué aguja es cada uno.
     """
     rows, indices, needles = [], [], []
     for length in lengths:
@@ -348,7 +378,8 @@ def scan(
             if right:
                 indices.append(retrieval_index(loaded.model, stack, new))
                 needles.append(i // 3)
-    return {"rows": rows, "indices": torch.stack(indices), "needles": torch.tensor(needles)}
+    whole, first, rest = (torch.stack(part) for part in zip(*indices, strict=True))
+    return {"rows": rows, "indices": whole, "first": first, "rest": rest, "needles": torch.tensor(needles)}
 
 
 def record(seeds: list[int]) -> dict:
@@ -375,17 +406,32 @@ def record(seeds: list[int]) -> dict:
             "between": _correlation(literal["indices"].mean(0), means["choice"]),
         }
         values["halves"] = _correlation(means["choice"], means["test"])
+        parts = {name: torch.cat([half[name] for half in found.values()]).nanmean(0) for name in ("first", "rest")}
+        values["parts"] = {name: _correlation(part, induction) for name, part in parts.items()}
+        values["permuted"] = _permuted(loaded)
         values["indices"] = {
             "retrieval": _table((means["choice"] + means["test"]) / 2),
             "choice": _table(means["choice"]),
             "test": _table(means["test"]),
             "induction": _table(induction),
+            **{name: _table(part) for name, part in parts.items()},
         }
         values["groups"] = {name: [list(pair) for pair in heads] for name, heads in groups.items()}
         values["ablation"] = _ablation(loaded, groups, seed)
         return values
     finally:
         torch.set_num_threads(threads)
+
+
+def _permuted(loaded: LoadedModel) -> list[float]:
+    """El mejor índice de 270 en copias con los pesos permutados, con la respuesta correcta escrita a la fuerza."""
+    best = []
+    for seed in range(NUM_PERMUTED):
+        model = permuted(loaded, seed).model
+        stacks = examples(loaded, TEST, LENGTHS[0], per_template=1)
+        scores = [retrieval_index(model, stack, stack.tokens[stack.needle]).whole for stack in stacks]
+        best.append(round(float(torch.stack(scores).mean(0).max()), 3))
+    return best
 
 
 def head_groups(retrieval: Tensor, induction: Tensor) -> dict[str, list[Pair]]:
@@ -440,19 +486,23 @@ def _ablation(loaded: LoadedModel, groups: dict[str, list[Pair]], seed: int) -> 
         "loss": [round(float(fast(draw).mean()), 3) for draw in drawn],
         "replies": [_replies(loaded, draw, stacks, prompts) for draw in drawn[:NUM_GENERATED_DRAWS]],
     }
-    drawn = matched_draws(groups["only_retrieval"], 9, NUM_ONLY_DRAWS)
-    fast = AnswerLoss(model, stacks, min(layer for layer, _ in groups["only_retrieval"]))
-    values["only_draws"] = {
-        "heads": drawn,
-        "loss": [round(float(fast(draw).mean()), 3) for draw in drawn],
-        "repeats": [round(copy_loss(model, repeats, draw), 3) for draw in drawn],
-    }
+    for name in ("only_retrieval", "only_induction"):
+        drawn = matched_draws(groups[name], 9, NUM_ONLY_DRAWS)
+        fast = AnswerLoss(model, stacks, min(layer for layer, _ in groups[name]))
+        values[f"{name}_draws"] = {
+            "heads": drawn,
+            "loss": [round(float(fast(draw).mean()), 3) for draw in drawn],
+            "repeats": [round(copy_loss(model, repeats, draw), 3) for draw in drawn],
+        }
     return values
 
 
 def _measures(loaded, heads, stacks, prompts, whole, repeats, text) -> dict:
+    first, rest = whole.parts(heads)
     return {
         "loss": [round(float(x), 3) for x in whole(heads)],
+        "first": round(float(first.mean()), 3),
+        "rest": round(float(rest.nanmean()), 3),
         "replies": _replies(loaded, heads, stacks, prompts),
         "repeats": round(copy_loss(loaded.model, repeats, heads), 3),
         "text": round(float(text_losses(loaded.model, text, heads).mean()), 3),

@@ -178,6 +178,7 @@ RECIPES = {
                 for name in ("retrieval_score", "prefix_matching_score", "ablate", "_replacing", "_zero")
             ),
             "models.py:forward_with_cache",
+            *(f"toys/relations.py:{name}" for name in ("permuted", "_changed")),
         ),
         (10,),
         15,
