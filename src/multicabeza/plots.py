@@ -2368,9 +2368,9 @@ def pruning_story(
             axes.plot(np.maximum(np.sqrt(x) + aside, 0) ** 2, y, marker, color=color, markersize=6.5, alpha=0.85,
                       linestyle="none", zorder=3 + 0.01 * place,
                       markeredgecolor=PAPER, markeredgewidth=0.6, label=name if axes is whole else None)  # fmt: skip
-        for (label, height), side in zip(filter(None, (floor, ceiling)), ("right", "left"), strict=False):
+        for label, height in filter(None, (floor, ceiling)):
             if (axes is near) == (height >= zoom):
-                _reference(axes, label, height, side)
+                _reference(axes, label, height, "right")
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         axes.set_xticks([x for x in (32, 24, 16, 10, 6, 3, 1, 0) if x <= total])
