@@ -17,7 +17,7 @@ falta mirar lejos:
 | `ser_estar` | **era** lista, **estaba** lista → was smart, was ready | qué verbo lleva el adjetivo |
 
 (1) Por convenio, «su» es siempre del sujeto de su oración. Una frase que admita dos lecturas se tira: el clítico, el
-adjetivo y el verbo concuerdan con un solo nombre de los anteriores. Lo que dicen las frases suele ser raro («Luis llevó
+adjetivo y el verbo concuerdan con un solo nombre de los anteriores. Lo que dicen las frases suele ser raro («Ana lleva
 las faldas del piano nuevas»): el sentido no ayuda, solo la gramática.
 
 La primera oración de cada frase decide en qué parte cae: ninguna primera oración de prueba, y por tanto ninguna frase,
