@@ -336,14 +336,18 @@ class Pruned(NamedTuple):
     queries_only: list[Pair]
 
     def __str__(self) -> str:
-        with_group = len(self.heads) - len(self.queries_only)
         ways = []
-        if with_group:
-            ways.append(f"{with_group} con sus claves y valores ({len(self.groups)} grupos enteros)")
+        if with_group := len(self.heads) - len(self.queries_only):
+            ways.append(f"{with_group} con sus claves y valores ({_counted(len(self.groups), 'grupo entero')})")
         if self.queries_only:
-            ways.append(f"{len(self.queries_only)} solo de consulta (su grupo sigue, y la caché no encoge por ellas)")
-        detail = f": {'; '.join(ways)}" if ways else ""
-        return f"{len(self.heads)} cabezas menos{detail}. {self.params:,} parámetros menos.".replace(",", " ")
+            ways.append(f"{len(self.queries_only)} solo de consulta (su grupo sigue, y su sitio en la caché también)")
+        heads, params = _counted(len(self.heads), "cabeza"), f"{self.params:,}".replace(",", " ")
+        return f"{heads} menos{': ' if ways else ''}{'; '.join(ways)}. {params} parámetros menos."
+
+
+def _counted(n: int, noun: str) -> str:
+    """«1 grupo entero», «3 grupos enteros»."""
+    return f"{n} {noun}" if n == 1 else f"{n} {' '.join(word + 's' for word in noun.split())}"
 
 
 class _Linears(NamedTuple):

@@ -445,9 +445,13 @@ def test_it_says_which_way_each_head_went():
     assert pruned.heads == [(0, 0), (0, 1), (2, 1), (2, 3)]
     assert pruned.groups == [(0, 0)]
     assert pruned.queries_only == [(2, 1), (2, 3)]
-    assert "2 con sus claves y valores (1 grupos enteros); 2 solo de consulta" in str(pruned)
+    assert str(pruned) == (
+        "4 cabezas menos: 2 con sus claves y valores (1 grupo entero); 2 solo de consulta (su grupo sigue, y su sitio en "
+        "la caché también). 2 880 parámetros menos."
+    )
     pruned = mc.prune_heads(tiny_bert(), [(1, 2)])
     assert pruned.groups == [(1, 2)]
+    assert str(pruned) == "1 cabeza menos: 1 con sus claves y valores (1 grupo entero). 594 parámetros menos."
     assert pruned.queries_only == []
     assert mc.prune_heads(tiny_bert(), []) == ([], [], 0, [])
 
