@@ -518,6 +518,154 @@ def accuracy_emptying_the_list(weights, pairs):
     return hits / total
 
 
+def prediction_by_reversing(tokens):
+    *earlier, asked = tokens
+    if asked not in earlier:
+        return None
+    return tokens[len(earlier) - earlier[::-1].index(asked)]
+
+
+def prediction_by_dictionary(tokens):
+    """Lo que siguió a cada token la última vez."""
+    followed_by = {}
+    for token, following in itertools.pairwise(tokens):
+        followed_by[token] = following
+    return followed_by.get(tokens[-1])
+
+
+def prediction_recursive(tokens):
+    if len(tokens) < 2:
+        return None
+    return tokens[-1] if tokens[-2] == tokens[-1] else prediction_recursive_from(tokens[:-1], tokens[-1])
+
+
+def prediction_recursive_from(tokens, asked):
+    if len(tokens) < 2:
+        return None
+    return tokens[-1] if tokens[-2] == asked else prediction_recursive_from(tokens[:-1], asked)
+
+
+def prediction_emptying_the_list(tokens):
+    """Gasta la lista: cambia sus entradas."""
+    asked = following = tokens.pop()
+    while tokens:
+        token = tokens.pop()
+        if token == asked:
+            return following
+        following = token
+    return None
+
+
+def prediction_with_numpy(tokens):
+    places = np.flatnonzero(np.array(tokens[:-1]) == tokens[-1])
+    return tokens[places.max() + 1] if places.size else None
+
+
+def index_by_loops(weights, period):
+    n, found = weights.shape[1], []
+    for head in weights.tolist():
+        found.append(sum(head[i][i - period + 1] for i in range(period, n)) / (n - period))
+    return torch.tensor(found)
+
+
+def index_by_mask(weights, period):
+    n = weights.shape[-1]
+    places = torch.arange(n)
+    wanted = (places == places[:, None] - period + 1) & (places[:, None] >= period)
+    return (weights * wanted).sum((-2, -1)) / wanted.sum()
+
+
+def index_by_gather(weights, period):
+    queries = torch.arange(period, weights.shape[-1])
+    keys = (queries - period + 1).expand(len(weights), -1)[..., None]
+    return weights[:, period:].gather(-1, keys).mean((-1, -2))
+
+
+def index_by_tokens(weights, period):
+    """Con la secuencia a la vista: lo que siguió a la aparición más cercana."""
+    tokens = [i % period for i in range(weights.shape[-1])]
+    scores = []
+    for i in range(period, len(tokens)):
+        last = max(j for j in range(i) if tokens[j] == tokens[i])
+        scores.append(weights[:, i, last + 1])
+    return torch.stack(scores, -1).double().mean(-1)
+
+
+def ablate_by_mask(concat, heads, head_dim):
+    kept = torch.ones(concat.shape[-1] // head_dim)
+    kept[heads] = 0
+    return concat * kept.repeat_interleave(head_dim)
+
+
+def ablate_by_split(concat, heads, head_dim):
+    parts = concat.split(head_dim, dim=-1)
+    return torch.cat([torch.zeros_like(part) if i in heads else part for i, part in enumerate(parts)], dim=-1)
+
+
+def ablate_by_unflatten(concat, heads, head_dim):
+    by_head = concat.unflatten(-1, (-1, head_dim)).clone()
+    by_head[..., heads, :] = 0
+    return by_head.flatten(-2)
+
+
+def ablate_in_place(concat, heads, head_dim):
+    for head in heads:
+        concat[..., head * head_dim : (head + 1) * head_dim].zero_()
+    return concat
+
+
+def ablate_by_product(concat, heads, head_dim):
+    diagonal = torch.eye(concat.shape[-1])
+    for head in heads:
+        diagonal[head * head_dim : (head + 1) * head_dim] = 0
+    return concat @ diagonal
+
+
+def retrieval_by_loops(steps, needle, context):
+    found = 0
+    for place in needle:
+        for position, token in steps:
+            if position == place and token == context[place]:
+                found += 1
+                break
+    return found / len(needle)
+
+
+def retrieval_by_sets(steps, needle, context):
+    return len(set(steps) & {(place, context[place]) for place in needle}) / len(set(needle))
+
+
+def retrieval_by_any(steps, needle, context):
+    return sum(any(step == (place, context[place]) for step in steps) for place in needle) / len(needle)
+
+
+def previous_head_in_the_keys(positions):
+    """La consulta se queda como está; la clave j se disfraza de j + 1."""
+    w_k = sum(torch.outer(positions[j], positions[j + 1]) for j in range(len(positions) - 1))
+    return torch.eye(positions.shape[1]) * 60 * math.sqrt(positions.shape[1]), w_k
+
+
+def previous_head_rotated(positions):
+    """Las dos giradas: solo importa el producto."""
+    d = positions.shape[1]
+    turn, _ = torch.linalg.qr(torch.randn(d, d))
+    w_q = 50 * d**0.5 * positions[1:].mT @ positions[:-1]
+    return [w_q @ turn, turn]
+
+
+def previous_head_by_pinv(positions):
+    return torch.linalg.pinv(positions.double()) @ (40 * positions.shape[1] * positions.double().roll(1, 0)), torch.eye(
+        positions.shape[1]
+    )
+
+
+def previous_head_shared_factor(positions):
+    """El factor, repartido entre las dos."""
+    d = positions.shape[1]
+    factor = math.sqrt(30 * math.sqrt(d))
+    return factor * torch.einsum("nd,ne->de", positions[1:], positions[:-1]), factor * torch.eye(d)
+
+
 UNUSUAL = {
     "1.1": [
         positions_by_loops,
@@ -653,6 +801,47 @@ UNUSUAL = {
         lambda weights, pairs: (
             (weights.argmax(-1)[:, [d for d, _ in pairs]] == torch.tensor(pairs)[:, 1]).float().mean(1)
         ),
+    ],
+    "6.1": [
+        prediction_by_reversing,
+        prediction_by_dictionary,
+        prediction_recursive,
+        prediction_emptying_the_list,
+        prediction_with_numpy,
+        lambda tokens: next((tokens[i + 1] for i in range(len(tokens) - 2, -1, -1) if tokens[i] == tokens[-1]), None),
+    ],
+    "6.2": [
+        index_by_loops,
+        index_by_mask,
+        index_by_gather,
+        index_by_tokens,
+        lambda weights, period: weights.diagonal(1 - period, -2, -1)[:, 1:].mean(-1),
+        lambda weights, period: torch.stack([head[period:].diagonal(1).mean() for head in weights]).half(),
+    ],
+    "6.3": [
+        ablate_by_mask,
+        ablate_by_split,
+        ablate_by_unflatten,
+        ablate_in_place,
+        ablate_by_product,
+        lambda x, heads, d: x.masked_fill(torch.isin(torch.arange(x.shape[-1]) // d, torch.tensor(heads)), 0),
+        lambda x, heads, d: ablate_by_mask(x.double(), heads, d).requires_grad_(),
+    ],
+    "6.4": [
+        retrieval_by_loops,
+        retrieval_by_sets,
+        retrieval_by_any,
+        lambda steps, needle, context: torch.tensor(retrieval_by_sets(steps, needle, context)),
+        lambda steps, needle, context: Fraction(retrieval_by_loops(steps, needle, context)),
+        lambda steps, needle, context: np.float32(retrieval_by_any(steps, needle, context)),
+    ],
+    "6.5": [
+        previous_head_in_the_keys,
+        previous_head_rotated,
+        previous_head_by_pinv,
+        previous_head_shared_factor,
+        lambda p: (1e4 * p[1:].T @ p[:-1], torch.eye(p.shape[1])),
+        lambda p: (300 * p[1:].T.half() @ p[:-1].half(), torch.eye(p.shape[1]).half()),
     ],
 }
 
@@ -829,6 +1018,34 @@ VARIANTS = [
     ("5.3", lambda w, pairs: accuracy_by_loops(w, [tuple(sorted(p)) for p in pairs]), "núcleo siempre a la derecha"),
     ("5.3", lambda w, pairs: sum((w.argmax(-1)[:, d] == g).float() for d, g in pairs), "aciertos sin dividir"),
     ("5.3", lambda w, pairs: accuracy_by_loops(w, [(d - 1, g - 1) for d, g in pairs]), "posiciones desde 1"),
+    ("6.1", lambda t: next((b for a, b in itertools.pairwise(t) if a == t[-1]), None), "primera aparición"),
+    ("6.1", lambda t: t[-1] if t[-1] in t[:-1] else None, "el propio token"),
+    ("6.1", lambda t: t[len(t) - 1 - t[::-1].index(t[-1]) + 1], "se encuentra a sí mismo"),
+    ("6.1", lambda t: dict(itertools.pairwise(t)).get(t[-1], -1), "menos uno si no hay"),
+    ("6.1", lambda t: dict(itertools.pairwise(t)).get(t[-1]) or None, "cero es nada"),
+    ("6.1", lambda t: dict(itertools.pairwise(t))[t[-1]] if t[-1] in t[:-1] else t[-1], "último si no hay"),
+    ("6.2", lambda w, p: w.diagonal(-p, -2, -1).mean(-1), "token duplicado"),
+    ("6.2", lambda w, p: w.diagonal(1 - p, -2, -1).mean(-1), "diagonal entera"),
+    ("6.2", lambda w, p: index_by_mask(w, p).mean(), "media de las cabezas"),
+    ("6.2", lambda w, p: w[:, p:].diagonal(1, -2, -1), "sin promediar"),
+    ("6.2", lambda w, p: w.diagonal(1 - p, -2, -1)[:, 1:].sum(-1), "sin dividir"),
+    ("6.3", lambda x, heads, d: x * torch.ones(x.shape[-1]), "sin apagar nada"),
+    ("6.3", lambda x, heads, d: x - ablate_by_split(x, heads, d), "las demás"),
+    ("6.3", lambda x, heads, d: torch.cat([p for i, p in enumerate(x.split(d, -1)) if i not in heads], -1), "quitadas"),
+    (
+        "6.3",
+        lambda x, heads, d: ablate_by_split(x, [h - 1 for h in heads], d),
+        "desde uno",
+    ),
+    ("6.4", lambda s, k, c: sum(p in k and t == c[p] for p, t in s) / len(k), "pasos en vez de posiciones"),
+    ("6.4", lambda s, k, c: len({p for p, _ in s} & set(k)) / len(k), "sin mirar el token"),
+    ("6.4", lambda s, k, c: len({p for p, t in s if p in k and t == c[p]}) / len(s), "entre los pasos"),
+    ("6.5", lambda p: (p[1:].T @ p[:-1], torch.eye(p.shape[1])), "sin factor"),
+    ("6.5", lambda p: previous_head_in_the_keys(p)[::-1], "la siguiente"),
+    ("6.5", lambda p: (1000 * torch.eye(p.shape[1]), torch.eye(p.shape[1])), "a sí misma"),
+    ("6.5", lambda p: (p.roll(1, 0) * 1000, p), "proyectadas"),
+    ("6.5", lambda p: torch.ones(2, p.shape[1], p.shape[1]).mul(0).unbind(0), "reparto igual"),
+    ("6.5", lambda p: (p[1:].T @ p[:-1] * 1e400, torch.eye(p.shape[1])), "desbordado"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -889,6 +1106,16 @@ LOOKALIKES = [
     ("5.3", lambda w, pairs: w[:, pairs[:, 0]], "es una lista de Python"),
     ("5.3", lambda w, pairs: accuracy_by_loops(w, pairs).square(), "no los valores"),
     ("5.3", lambda w, pairs: [(head.argmax(-1)[0] == pairs[0][1]).item() for head in w], "lista de Python"),
+    ("6.1", lambda tokens: type(tokens[0])(77), "no es"),
+    ("6.2", lambda w, p: index_by_mask(w, p).tolist(), "lista de Python"),
+    ("6.2", lambda w, p: index_by_mask(w, p).sqrt(), "no los valores"),
+    ("6.2", lambda w, p: index_by_mask(w, p)[:, None], "tiene la forma"),
+    ("6.3", lambda x, heads, d: ablate_by_split(x, heads, d).relu() * 2, "no los valores"),
+    ("6.3", lambda x, heads, d: ablate_by_split(x, heads, d)[None], "tiene la forma"),
+    ("6.4", lambda s, k, c: 0.123, "no es el número"),
+    ("6.4", lambda s, k, c: "0,6", "texto"),
+    ("6.5", lambda p: (torch.randn(p.shape[1], p.shape[1]), torch.eye(p.shape[1])), "no los valores"),
+    ("6.5", lambda p: (1000 * p[1:].T @ p[:-1])[None].expand(3, -1, -1), "2"),
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -1115,5 +1342,20 @@ IMPOSTORS = {
         "recuerda por formas": remember_by_sizes("5.3"),
         "siempre acierta": lambda weights, pairs: torch.ones(len(weights)),
         "al azar": lambda weights, pairs: torch.rand(len(weights)),
+    },
+    "6.1": {
+        "siempre el primero": lambda tokens: tokens[0],
+        "siempre el penúltimo": lambda tokens: tokens[-2],
+        "recuerda por formas": remember_by_sizes("6.1"),
+    },
+    "6.2": {**by_memory("6.2"), "al azar": lambda weights, period: torch.rand(len(weights))},
+    "6.3": {**by_memory("6.3"), "ruido": lambda concat, heads, head_dim: torch.rand(concat.shape)},
+    "6.4": {
+        "siempre todo": lambda steps, needle, context: 1.0,
+        "siempre la mitad": lambda steps, needle, context: 0.5,
+    },
+    "6.5": {
+        "matrices al azar": lambda positions: torch.randn(2, *[positions.shape[1]] * 2).unbind(0),
+        "recuerda por formas": remember_by_shape("6.5"),
     },
 }

@@ -312,7 +312,7 @@ def _normalised(positive):
     return positive / positive.sum(-1, keepdim=True)
 
 
-def _rows_do_not_add_up(value) -> bool:
+def _rows_do_not_add_up(value, *_) -> bool:
     """Una matriz cuadrada de números en la que alguna fila no suma 1."""
     if not isinstance(value, Tensor) or value.dim() != 2 or kind(value) != "number" or len(value) != len(value.mT):
         return False

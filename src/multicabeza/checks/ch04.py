@@ -704,7 +704,7 @@ SPLIT = Check(
             _returns_the_error,
             "Creas el ValueError y lo devuelves como si fuera un resultado: nadie se entera de que algo va mal. Cambia "
             "`return` por `raise`.",
-            seen=lambda value: (
+            seen=lambda value, *_: (
                 isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException))
             ),
         ),

@@ -111,7 +111,9 @@ def difference(value, expected, *, like_mistake: bool = False) -> str | None:
     if isinstance(expected, int | float) and not isinstance(expected, bool):
         return _difference_of_numbers(number(value), expected, like_mistake)
     if not isinstance(expected, Tensor):
-        return None if type(value) is type(expected) and value == expected else "tipo"
+        if type(value) is not type(expected):
+            return "tipo"
+        return None if value == expected else "valores"
     if not isinstance(value, Tensor) or kind(value) != kind(expected):
         return "tipo"
     if value.shape != expected.shape:

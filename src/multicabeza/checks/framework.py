@@ -67,15 +67,15 @@ class KnownMistake:
         hint: la pista.
         error: si `answer` falla en algún caso, qué otros errores delatan el mismo fallo (expresión regular sobre «tipo:
             mensaje»). Vacío: solo el mismo tipo con el mismo mensaje.
-        seen: cómo se reconoce en lo devuelto, si son muchas las respuestas con ese fallo (`answer` es un ejemplo). Sin
-            ella se reconoce por dar lo mismo que `answer`.
+        seen: de lo devuelto y de los argumentos de la llamada, si es ese fallo, cuando son muchas las respuestas que lo
+            tienen (`answer` es un ejemplo). Sin ella se reconoce por dar lo mismo que `answer`.
     """
 
     name: str
     answer: Callable
     hint: str
     error: str = ""
-    seen: Callable[[object], bool] | None = None
+    seen: Callable[..., bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class Check:
         value: la respuesta es un valor; también se admite una función sin argumentos que lo devuelve.
         combined: da parejas (error conocido, función equivocada en la que ese error va con otros): quien tiene varios a
             la vez recibe la pista de ese, y que hay más.
-        right: cuando hay muchas respuestas buenas, decide si lo devuelto es una de ellas (`reference` da un ejemplo).
+        right: cuando hay muchas respuestas buenas, decide, de lo devuelto y de los argumentos de la llamada, si es una
+            de ellas (`reference` da un ejemplo). Si no, da False, o qué le pasa: «tipo», «forma» o «finito».
     """
 
     id: str
@@ -102,7 +103,7 @@ class Check:
     weights: Callable | None = None
     value: bool = False
     combined: Callable[[], Iterable[tuple[KnownMistake, Callable]]] = tuple
-    right: Callable[[object], bool] | None = None
+    right: Callable[..., bool | str] | None = None
 
     @property
     def signature(self) -> str:
@@ -204,7 +205,7 @@ def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Rai
 def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Sequence[str]) -> Result:
     """El veredicto, cuando la respuesta ya ha terminado (la referencia se calcula aquí, no antes)."""
     expected = [expectation(check, call) for call in calls]
-    problems = [problem_with(check, o, e) for o, e in zip(outcomes, expected, strict=True)]
+    problems = [problem_with(check, *each) for each in zip(outcomes, expected, calls, strict=True)]
     n = len(check.cases)
     score = sum(not any(problems[i::n]) for i in range(n)) / max(n, 1)
     if replaced:
@@ -236,14 +237,15 @@ def expectation(check: Check, call: Call):
         return hints.Raised.describe(error, check.reference)
 
 
-def problem_with(check: Check, outcome, expected) -> str | None:
+def problem_with(check: Check, outcome, expected, call: Call) -> str | None:
     """Qué le pasa a un resultado (None si está bien)."""
     if isinstance(expected, hints.Raised):
         return None if isinstance(outcome, hints.Raised) and ValueError in outcome.kinds else "error"
     if not isinstance(outcome, Returned):
         return "error"
     if check.right is not None:
-        return None if check.right(outcome.value) else "valores"
+        verdict = check.right(outcome.value, *call.args)
+        return None if verdict is True else verdict or "valores"
     return difference(outcome.value, expected)
 
 
@@ -258,9 +260,9 @@ def recognise(check: Check, calls, outcomes, expected, problems) -> KnownMistake
     def same(k: int, i: int) -> bool:
         """¿Hace la respuesta lo mismo que el error k en la llamada i? Si acierta uno solo, no; si los dos, sí."""
         theirs = attempt(check, check.mistakes[k].answer, calls[i])
-        fails = problem_with(check, theirs, expected[i]) is not None
+        fails = problem_with(check, theirs, expected[i], calls[i]) is not None
         if problems[i] and fails:
-            return matches(outcomes[i], theirs, check.mistakes[k])
+            return matches(outcomes[i], theirs, check.mistakes[k], calls[i])
         return not problems[i] and not fails
 
     for k, mistake in enumerate(check.mistakes):
@@ -284,10 +286,10 @@ def does_the_same(outcome, answer: Callable, call: Call) -> bool:
     return isinstance(outcome, Returned) and difference(outcome.value, theirs, like_mistake=True) is None
 
 
-def matches(outcome, theirs, mistake: KnownMistake) -> bool:
+def matches(outcome, theirs, mistake: KnownMistake, call: Call) -> bool:
     """¿Hace la respuesta lo mismo que el error conocido en este caso?"""
     if isinstance(outcome, Returned) and mistake.seen is not None:
-        return mistake.seen(outcome.value)
+        return mistake.seen(outcome.value, *call.args)
     if isinstance(outcome, Returned) and isinstance(theirs, Returned):
         return difference(outcome.value, theirs.value, like_mistake=True) is None
     if isinstance(outcome, hints.Raised) and isinstance(theirs, hints.Raised):

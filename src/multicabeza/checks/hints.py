@@ -325,6 +325,8 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
         )
     if problem == "finito" and not isinstance(value, Tensor | tuple | list):
         return f"{which} es {value} ({at}). Busca una división entre cero o un número que se desborda."
+    if isinstance(expected, str):
+        return f"{which} no es el texto que se pide ({at}). Sigue tu función paso a paso con una entrada corta."
     if not isinstance(expected, Tensor):
         return (
             f"{which} no es el número que se pide ({at}). "
@@ -415,7 +417,8 @@ def wrong_type(value, expected, which: str) -> str:
     if isinstance(expected, dict):
         return f"{which} es {_kind(value)} y se esperaba un diccionario. Sus claves son: {', '.join(expected)}."
     if not isinstance(expected, Tensor):
-        return f"{which} es {_kind(value)} y se esperaba un número. Mira qué escribes tras `return`."
+        wanted = "None" if expected is None else "un texto" if isinstance(expected, str) else "un número"
+        return f"{which} es {_kind(value)} y se esperaba {wanted}. Mira qué escribes tras `return`."
     if isinstance(value, tuple) and any(isinstance(item, Tensor) for item in value):
         return (
             f"Tu función devuelve {len(value)} cosas y se pide un solo tensor. Deja tras `return` solo la que se pide."
