@@ -111,15 +111,40 @@ PREDICTION_MISTAKES = (
         error="^IndexError",
     ),
     KnownMistake(
+        "primero si no hay",
+        lambda tokens: _found(tokens, _before(tokens), default=tokens[0]),
+        "Cuando el token no había salido, devuelves el primero de la lista. No hay nada que copiar: devuelve None.",
+    ),
+    KnownMistake(
+        "cero si no hay",
+        lambda tokens: _found(tokens, _before(tokens), default=0),
+        "Cuando el token no había salido, devuelves un cero, que también es un token. Para decir que no hay, None.",
+    ),
+    KnownMistake(
+        "no mira el primero",
+        lambda tokens: _found(tokens, [i for i in _before(tokens) if i]),
+        "Te dejas la posición 0, y el token puede haber salido ahí. El final de un `range` no se incluye: hacia "
+        "atrás, "
+        "acaba en −1.",
+    ),
+    KnownMistake(
+        "solo mira un token",
+        lambda tokens: tokens[-1] if tokens[-2] == tokens[-1] else None,
+        "Solo comparas con el penúltimo y te rindes: el `return None` está dentro del bucle. Recórrelo entero, y "
+        "devuelve None cuando haya acabado.",
+    ),
+    KnownMistake(
         "da la vuelta",
         _circular,
-        "Encuentras el último token consigo mismo, y su siguiente da la vuelta hasta el primero. La búsqueda se queda "
+        "Encuentras el último token consigo mismo, y su siguiente da la vuelta hasta el primero. La búsqueda se "
+        "queda "
         "en los anteriores.",
     ),
     KnownMistake(
         "el propio token",
         lambda tokens: _found(tokens, _before(tokens), 0),
-        "Devuelves el mismo token que preguntas: es lo que haría una cabeza de token duplicado. Falta un paso: el que "
+        "Devuelves el mismo token que preguntas: es lo que haría una cabeza de token duplicado. Falta un paso: el "
+        "que "
         "lo *siguió*.",
     ),
     KnownMistake(
@@ -173,7 +198,8 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "cero es nada",
         _zero_is_nothing,
-        "Cuando lo que siguió es el token 0, devuelves None: en Python, 0 cuenta como falso. Compara con `is None` en "
+        "Cuando lo que siguió es el token 0, devuelves None: en Python, 0 cuenta como falso. Compara con `is None` "
+        "en "
         "vez de fiarte de `if` u `or`.",
     ),
     KnownMistake(
@@ -194,7 +220,8 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "siempre None",
         lambda tokens: None,
-        "Devuelves siempre None: quizá falta un `return`. Da el token cuando sí había salido.",
+        "Devuelves None también cuando el token sí había salido: falta un `return`, o te quedas con la aparición "
+        "del final, que no tiene nada detrás. Busca entre las anteriores.",
     ),
 )
 
@@ -218,6 +245,7 @@ PREDICTION = Check(
         Case("números, y el que siguió es el 0", _zero_follows),
         Case("el último token, dos veces seguidas", _twice_in_a_row),
         Case("un token que no había salido", _sequence(range(3, 12), (), 6)),
+        Case("la única aparición anterior, en la posición 0", _sequence(WORDS, (0,), 9)),
     ),
     mistakes=PREDICTION_MISTAKES,
 )
@@ -357,14 +385,45 @@ INDEX_MISTAKES = (
     KnownMistake(
         "cuenta de máximos",
         _share_of_argmax,
-        "Cuentas en cuántas consultas esa clave es la más atendida. Este índice mide el peso que recibe: no hace falta "
+        "Cuentas en cuántas consultas esa clave es la más atendida. Este índice mide el peso que recibe: no hace "
+        "falta "
         "`argmax`.",
     ),
     KnownMistake(
-        "traspuesto",
-        lambda weights, period: _Index()(weights.mT.flip(-1, -2), period),
-        "Lees la matriz al revés: la fila es quien mira, y la columna, a quién. Ahora mides lo que la clave mira a la "
-        "consulta.",
+        "una consulta adelantado",
+        lambda weights, period: _diagonal(weights, 1 - period, 0)[:, :-1].mean(-1),
+        "Vas una consulta adelantado: cuentas la última de la primera vuelta y te dejas la última de todas. Los dos "
+        "extremos del rango están corridos.",
+    ),
+    KnownMistake(
+        "todas, con índices negativos",
+        lambda weights, period: torch.stack([weights[:, i, i - period + 1] for i in range(weights.shape[-1])]).mean(0),
+        "Recorres también la primera vuelta, donde i − period + 1 es negativo y Python cuenta desde el final sin "
+        "avisar. Empieza en i = period.",
+    ),
+    KnownMistake(
+        "solo vueltas enteras",
+        lambda weights, period: _diagonal(weights, 1 - period, period)[
+            :, : weights.shape[-1] // period * period - period
+        ].mean(-1),
+        "Dejas fuera la última vuelta cuando está a medias. Sus consultas también cuentan: llega hasta n − 1.",
+    ),
+    KnownMistake(
+        "una de más al dividir",
+        _Index(reduce=lambda found, n, period: found.sum(-1) / (n - period + 1)),
+        "Sumas las consultas debidas y divides entre una más. De period a n − 1, los dos incluidos, cuéntalas con "
+        "los "
+        "dedos en un caso pequeño.",
+    ),
+    KnownMistake(
+        "una de menos al dividir",
+        _Index(reduce=lambda found, n, period: found.sum(-1) / (n - period - 1)),
+        "Sumas las consultas debidas y divides entre una menos: la última también cuenta. Divide entre las que sumas.",
+    ),
+    KnownMistake(
+        "mediana",
+        _Index(reduce=lambda found, n, period: found.median(-1).values),
+        "Te quedas con la mediana de los pesos. Se pide la media: suma y divide entre las que sumas.",
     ),
     KnownMistake(
         "por encima de la diagonal",
@@ -518,6 +577,59 @@ ABLATION_MISTAKES = (
         "Usas el número de la cabeza como si fuera una columna. La cabeza i ocupa las columnas desde i·head_dim.",
     ),
     KnownMistake(
+        "final sin multiplicar",
+        lambda concat, heads, head_dim: _masked(
+            concat,
+            torch.isin(
+                torch.arange(concat.shape[-1]),
+                torch.tensor([c for head in heads for c in range(head * head_dim, head + 1)], dtype=torch.long),
+            ),
+        ),
+        "El recorte empieza bien y acaba en i + 1, así que casi siempre está vacío. Los dos extremos van por "
+        "head_dim: "
+        "pon el paréntesis antes de multiplicar.",
+    ),
+    KnownMistake(
+        "principio sin multiplicar",
+        lambda concat, heads, head_dim: _masked(
+            concat,
+            torch.isin(
+                torch.arange(concat.shape[-1]),
+                torch.tensor([head + c for head in heads for c in range(head_dim)]),
+            ),
+        ),
+        "Apagas head_dim columnas, pero desde la número i. La cabeza i empieza en la columna i·head_dim.",
+    ),
+    KnownMistake(
+        "desde el final",
+        lambda concat, heads, head_dim: _masked(
+            concat, _off(concat, [concat.shape[-1] // head_dim - 1 - head for head in heads], head_dim)
+        ),
+        "Cuentas las cabezas desde el final. La 0 es la de las primeras columnas.",
+    ),
+    KnownMistake(
+        "una más allá",
+        lambda concat, heads, head_dim: _masked(concat, _off(concat, [head + 1 for head in heads], head_dim)),
+        "Apagas la cabeza que va detrás de cada una. Los números de `heads` ya empiezan en 0: no les sumes nada.",
+    ),
+    KnownMistake(
+        "forma sin trasponer",
+        lambda concat, heads, head_dim: torch.where(
+            torch.isin(torch.arange(concat.shape[-1] // head_dim), torch.tensor(heads))[:, None, None],
+            0,
+            concat.reshape(*concat.shape[:-2], -1, concat.shape[-2], head_dim),
+        ).reshape(concat.shape),
+        "Cambias la forma a cabezas por tokens sin intercambiar dimensiones, y cada «cabeza» mezcla trozos de varios "
+        "tokens. Divide solo la última dimensión.",
+    ),
+    KnownMistake(
+        "la media de lote y tokens",
+        lambda concat, heads, head_dim: torch.where(
+            _off(concat, heads, head_dim), concat.mean(dim=tuple(range(concat.dim() - 1)), keepdim=True), concat
+        ),
+        "Pones lo que la cabeza escribe en promedio. Es la ablación por la media; aquí se pide la de cero.",
+    ),
+    KnownMistake(
         "las demás",
         lambda concat, heads, head_dim: _masked(concat, ~_off(concat, heads, head_dim)),
         "Es al revés: apagas las que no están en la lista y dejas las que sí. A cero van las de `heads`.",
@@ -581,7 +693,8 @@ ABLATION_MISTAKES = (
     KnownMistake(
         "la primera dimensión",
         _first_dimension,
-        "El recorte va a la primera dimensión, que es la de los ejemplos o la de los tokens. Con `...` delante llega a "
+        "El recorte va a la primera dimensión, que es la de los ejemplos o la de los tokens. Con `...` delante "
+        "llega a "
         "la última.",
     ),
     KnownMistake(
@@ -617,7 +730,8 @@ ABLATION_MISTAKES = (
     KnownMistake(
         "menos infinito",
         lambda concat, heads, head_dim: _masked(concat, _off(concat, heads, head_dim), float("-inf")),
-        "Pones menos infinito, que es lo que se hace con las puntuaciones antes de la softmax. Aquí ya no hay softmax: "
+        "Pones menos infinito, que es lo que se hace con las puntuaciones antes de la softmax. Aquí ya no hay "
+        "softmax: "
         "lo que no escribe vale 0.",
     ),
     KnownMistake(
@@ -631,7 +745,8 @@ ABLATION_MISTAKES = (
     KnownMistake(
         "sin apagar nada",
         lambda concat, heads, head_dim: concat.clone(),
-        "Devuelves lo mismo que llegó: lo que cambias es una copia que se pierde. Escribe en la que devuelves.",
+        "Devuelves lo mismo que llegó: lo que cambias es una copia que se pierde, o el recorte está vacío. Escribe "
+        "en la que devuelves.",
     ),
     KnownMistake(
         "todo apagado",
@@ -649,7 +764,7 @@ ABLATION = Check(
     id="6.3",
     reference=ablate_heads,
     cases=(
-        Case("sin lote, 5 cabezas de 4 columnas", _concatenated((3, 1), 4, 7, 20)),
+        Case("sin lote, 5 cabezas de 4 columnas", _concatenated((3, 0), 4, 7, 20)),
         Case("con lote, 4 cabezas de 6 columnas", _concatenated((1, 3), 6, 3, 9, 24)),
     ),
     mistakes=ABLATION_MISTAKES,
@@ -690,7 +805,12 @@ def _haystack(vocabulary, needle, hits_between, num_copies, n):
         if missed:
             steps += [(missed[0], rest[0]), (missed[-1], context[hits[-1]])]
         steps += [(decoy, own[-1]), *((position, context[position]) for position in (*others, *between[:1]))]
-        return Call(([*steps[:2], *_sample(generator, steps[2:], len(steps) - 2)], needle, context))
+        # A unas las miran escribiendo otra cosa antes de copiarlas; a otras, después. Así no se
+        # confunde con contar por tokens, ni lo uno con lo otro.
+        before = [(position, rest[0]) for position in hits[2:4]]
+        after = [(position, rest[0]) for position in hits[:3]]
+        steps = [*steps[:2], *before, *_sample(generator, steps[2:], len(steps) - 2), *after]
+        return Call((steps, needle, context))
 
     return make
 
@@ -802,7 +922,8 @@ RETRIEVAL_MISTAKES = (
     KnownMistake(
         "tokens copiados entre posiciones",
         _Copied(total=lambda hits, steps, needle, context: len({token for _, token in hits}) / len(needle)),
-        "Arriba cuentas tokens distintos y abajo posiciones: con un token repetido en la aguja no se llega nunca a 1. "
+        "Arriba cuentas tokens distintos y abajo posiciones: con un token repetido en la aguja no se llega nunca a "
+        "1. "
         "Cuenta posiciones en los dos sitios.",
     ),
     KnownMistake(
@@ -812,9 +933,47 @@ RETRIEVAL_MISTAKES = (
         "importa: en cada paso, mira qué posición es.",
     ),
     KnownMistake(
+        "solo la primera mirada",
+        lambda steps, needle, context: (
+            sum(next((token == context[j] for i, token in steps if i == j), False) for j in needle) / len(needle)
+        ),
+        "De cada posición solo cuentas la primera vez que se mira. Basta con que acierte en algún paso.",
+    ),
+    KnownMistake(
+        "solo la última mirada",
+        lambda steps, needle, context: sum(dict(steps).get(j) == context[j] for j in needle) / len(needle),
+        "De cada posición solo cuentas la última vez que se mira: un diccionario pisa las anteriores. Basta con que "
+        "acierte en algún paso.",
+    ),
+    KnownMistake(
+        "todas las miradas",
+        lambda steps, needle, context: (
+            sum(
+                any(i == j for i, _ in steps) and all(token == context[j] for i, token in steps if i == j)
+                for j in needle
+            )
+            / len(needle)
+        ),
+        "Exiges que cada posición acierte siempre que se la mira. Basta con que acierte en algún paso.",
+    ),
+    KnownMistake(
+        "media de las miradas",
+        lambda steps, needle, context: (
+            sum(
+                sum(token == context[j] for i, token in steps if i == j) / max(1, sum(i == j for i, _ in steps))
+                for j in needle
+            )
+            / len(needle)
+        ),
+        "De cada posición haces la media de las veces que acierta. Una posición está copiada o no lo está: basta "
+        "con un "
+        "paso.",
+    ),
+    KnownMistake(
         "pareja al revés",
         lambda steps, needle, context: _Copied()([(token, position) for position, token in steps], needle, context),
-        "Desempaquetas la pareja al revés. Cada paso es (posición atendida, token generado).",
+        "Te sale siempre 0: ¿desempaquetas la pareja al revés, o comparas una posición con un token? Cada paso es "
+        "(posición atendida, token generado), y `needle` lleva posiciones.",
         error="^(IndexError|TypeError)",
     ),
     KnownMistake(
@@ -824,7 +983,8 @@ RETRIEVAL_MISTAKES = (
                 position + 1 in needle and token == context[min(position + 1, len(context) - 1)]
             )
         ),
-        "Comparas con la posición siguiente a la atendida. Aquí se copia el token mismo al que se mira.",
+        "Sale como si se copiara una sola posición: te vas del bucle en el primer acierto, o comparas con el token "
+        "vecino del atendido. Recorre todos los pasos y compara con el de la misma posición.",
     ),
     KnownMistake(
         "cuenta sin dividir",
@@ -839,7 +999,7 @@ RETRIEVAL_MISTAKES = (
     KnownMistake(
         "división entera",
         _Copied(total=lambda hits, steps, needle, context: _distinct(hits) // len(needle)),
-        "Divides con «//», que tira los decimales: solo salen 0 y 1. Usa «/».",
+        "Solo te salen 0 y 1: divides con «//» o quitas los decimales con `int`. Usa «/» y no redondees.",
     ),
     KnownMistake(
         "todas o nada",
@@ -862,7 +1022,7 @@ RETRIEVAL = Check(
     id="6.4",
     reference=retrieval_score,
     cases=(
-        Case("tokens enteros, copiada en parte", _haystack(tuple(range(100, 130)), [*range(6, 14)], (2, 5), 9, 24)),
+        Case("tokens enteros, copiada en parte", _haystack(tuple(range(100, 130)), [*range(6, 15)], (5, 6), 11, 24)),
         Case("palabras, posiciones salteadas, copiada entera", _haystack(WORDS, [2, 3, 9, 12], (4, 4), 7, 15)),
     ),
     mistakes=RETRIEVAL_MISTAKES,
@@ -994,10 +1154,40 @@ HEAD_MISTAKES = (
     ),
     KnownMistake(
         "factor que se queda corto",
-        _with(lambda positions: 30),
-        "La clave más atendida es la anterior, pero no llega al 99 % del peso en todos los casos: con más tokens y más "
+        _with(lambda positions: 10),
+        "La clave más atendida es la anterior, pero no llega al 99 % del peso en todos los casos: con más tokens y "
+        "más "
         "dimensiones hace falta un factor mayor. Que dependa de √d, o que sobre.",
-        seen=_seen(lambda weights, value, positions: _mostly(weights, -1)),
+        seen=_seen(lambda weights, value, positions: (weights.argmax(-1)[1:] == torch.arange(len(weights) - 1)).all()),
+    ),
+    KnownMistake(
+        "factor justo para pocos tokens",
+        _with(lambda positions: 30),
+        "Con pocos tokens basta tu factor, y con más ya no llega al 99 %: la diferencia debida crece con n, y se "
+        "divide "
+        "entre √d. Que dependa de los dos, o que sobre.",
+        seen=_seen(lambda weights, value, positions: _mostly(weights, -1) and _previous(weights).min() > 0.5),
+    ),
+    KnownMistake(
+        "una consulta sin su pareja",
+        lambda positions: (
+            100 * positions.shape[1] ** 0.5 * positions[2:].T @ positions[1:-1],
+            torch.eye(positions.shape[1]),
+        ),
+        "Casi todas las consultas miran a la anterior, pero a alguna le falta su sumando. Van de la segunda a la "
+        "última: "
+        "repasa los dos extremos de tus recortes.",
+        seen=_seen(lambda weights, value, positions: 0.7 <= (_previous(weights) >= ENOUGH).double().mean() < 1),
+    ),
+    KnownMistake(
+        "signo cambiado",
+        lambda positions: tuple(
+            s * w for s, w in zip((-1, 1), previous_token_head.__wrapped__(positions), strict=True)
+        ),
+        "Cada consulta huye justo de la anterior: es la clave a la que menos peso da. Cambia el signo de una de "
+        "las dos "
+        "matrices.",
+        seen=_seen(lambda weights, value, positions: (weights.argmin(-1)[1:] == torch.arange(len(weights) - 1)).all()),
     ),
     KnownMistake(
         "la siguiente",
@@ -1010,7 +1200,8 @@ HEAD_MISTAKES = (
     KnownMistake(
         "a sí misma",
         lambda positions: _moved(positions, 0),
-        "Cada consulta se encuentra a sí misma: consultas y claves hacen lo mismo con las posiciones. A una de las dos "
+        "Cada consulta se encuentra a sí misma: consultas y claves hacen lo mismo con las posiciones. A una de las "
+        "dos "
         "le falta moverlas un puesto.",
         seen=_seen(lambda weights, value, positions: _mostly(weights, 0)),
     ),
@@ -1023,21 +1214,24 @@ HEAD_MISTAKES = (
     KnownMistake(
         "reparto igual",
         lambda positions: (torch.zeros(2, *[positions.shape[1]] * 2)).unbind(0),
-        "Todas las puntuaciones salen iguales, y cada consulta reparte por igual. w_q tiene que llevar la posición i a "
+        "Todas las puntuaciones salen iguales, y cada consulta reparte por igual. w_q tiene que llevar la posición "
+        "i a "
         "algo que se parezca a la i − 1.",
         seen=_seen(_uniform),
     ),
     KnownMistake(
         "cuadrada a la fuerza",
         _by_inverse,
-        "Inviertes `positions`, que solo es cuadrada si hay tantos tokens como dimensiones. Con filas ortonormales no "
+        "Inviertes `positions`, que solo es cuadrada si hay tantos tokens como dimensiones. Con filas ortonormales "
+        "no "
         "hace falta: la traspuesta hace el mismo papel.",
         error="square|cuadrad|singular",
     ),
     KnownMistake(
         "mueve dimensiones",
         _row_shift,
-        "Mueves las dimensiones del vector, no las posiciones: solo valdría si cada posición fuese un eje. Escribe la "
+        "Mueves las dimensiones del vector, no las posiciones: solo valdría si cada posición fuese un eje. Escribe "
+        "la "
         "matriz con las filas de `positions`, una suma de productos de una columna por una fila.",
         seen=_seen(
             lambda weights, value, positions: any(
@@ -1057,7 +1251,7 @@ HEAD_MISTAKES = (
         seen=lambda value, positions: (
             isinstance(value, tuple | list)
             and len(value) == 2
-            and all(isinstance(w, torch.Tensor) and w.shape == positions.shape for w in value)
+            and all(isinstance(w, torch.Tensor) and w.shape == positions.shape and not w.is_complex() for w in value)
             and (
                 positions.shape[0] != positions.shape[1]
                 or any(torch.allclose(w.double(), positions.double(), atol=1e-3) for w in value)
