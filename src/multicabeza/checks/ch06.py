@@ -271,6 +271,7 @@ def _repeated_maps(num_heads, n, period):
                 taste = 3 * torch.rand(num_heads, 1, generator=generator)
                 noise = torch.rand(num_heads, length, generator=generator)
                 scores.diagonal(offset, -2, -1).add_(taste * noise)
+        scores[-1].diagonal(1 - period).add_(4)  # y una cabeza, mucho: dividir mal también se nota
         for head, query in enumerate((period, n - 1, period - 1)):  # contar una consulta de más o de menos se nota
             scores[head, query, query - period + 1] += 6
         scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), float("-inf"))
