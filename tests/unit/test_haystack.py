@@ -112,8 +112,8 @@ def test_reply_ends_where_the_turn_ends(smollm2):
 
     assert toy.reply(smollm2, ids(" In Lima.<|im_end|>\n<|im_start|>user")) == "In Lima."
     assert toy.reply(smollm2, ids(" In Lima\nand more")) == "In Lima"
-    assert toy.is_right(smollm2, ids(" It is in LIMA, of course"), "Lima")
-    assert not toy.is_right(smollm2, ids(" In Oslo\nLima"), "Lima")
+    assert toy.is_right("It is in LIMA, of course", "Lima")
+    assert not toy.is_right(toy.reply(smollm2, ids(" In Oslo\nLima")), "Lima")
     rows = [{"answer": "Lima"}, {"answer": "Oslo"}]
     assert toy.count_right(["in lima", "in Lima"], rows) == 1
 
@@ -125,19 +125,18 @@ def test_answer_loss_by_hand(smollm2):
     heads = [(18, 6), (20, 1)]
     whole, fast = toy.AnswerLoss(smollm2.model, stacks), toy.AnswerLoss(smollm2.model, stacks, 18)
     for chosen in ([], heads):
-        expected, firsts = [], []
+        firsts, rests = [], []
         for stack in stacks:
             answer = stack.tokens[stack.needle]
             with torch.no_grad(), ablate(smollm2.model, chosen):
                 logits = smollm2.model(torch.cat([stack.tokens, answer])[None], use_cache=False).logits[0]
-            expected.append(F.cross_entropy(logits[len(stack.tokens) - 1 : -1], answer))
-            firsts.append(F.cross_entropy(logits[len(stack.tokens) - 1], answer[0]))
-        torch.testing.assert_close(whole(chosen), torch.stack(expected), atol=2e-3, rtol=2e-3)
-        torch.testing.assert_close(fast(chosen), torch.stack(expected), atol=2e-3, rtol=2e-3)
-        first, rest = whole.parts(chosen)
-        torch.testing.assert_close(first, torch.stack(firsts), atol=2e-3, rtol=2e-3)
-        sizes = torch.tensor([len(stack.needle) for stack in stacks])
-        torch.testing.assert_close((first + rest.nan_to_num() * (sizes - 1)) / sizes, whole(chosen))
+            losses = F.cross_entropy(logits[len(stack.tokens) - 1 : -1], answer, reduction="none")
+            firsts.append(losses[0])
+            rests.append(losses[1:].mean())  # NaN si el dato es un solo token
+        for measure in (whole, fast):
+            first, rest = measure(chosen)
+            torch.testing.assert_close(first, torch.stack(firsts), atol=2e-3, rtol=2e-3)
+            torch.testing.assert_close(rest, torch.stack(rests), atol=2e-3, rtol=2e-3, equal_nan=True)
 
 
 def test_index_of_one_pass_equals_the_steps_of_generation(smollm2):
@@ -195,6 +194,6 @@ def test_the_record_is_what_the_code_says():
     groups = toy.head_groups(*(torch.tensor(values["indices"][name]) for name in ("choice", "induction")))
     assert {name: [list(pair) for pair in heads] for name, heads in groups.items()} == values["groups"]
     layers = [layer for layer, _ in sorted(values["groups"]["retrieval"])]
-    for draw in values["ablation"]["draws"]["heads"]:
+    for draw in values["ablation"]["retrieval_draws"]["heads"]:
         assert sorted(layer for layer, _ in draw) == layers
         assert not {tuple(pair) for pair in draw} & {tuple(pair) for pair in values["groups"]["retrieval"]}

@@ -38,6 +38,7 @@ from .smollm_heads import (
 NEW_TOKENS = 10
 LENGTHS = (128, 224, 320)
 DEPTHS = (0.1, 0.5, 0.9)
+PER_TEMPLATE = 2  # datos distintos de cada plantilla
 LEAD = "The answer is:"
 """Cómo empieza la respuesta. El modelo no tiene que repetir la aguja para llegar al dato."""
 
@@ -180,7 +181,13 @@ def build(
 
 
 def examples(
-    loaded: LoadedModel, part: Part, length: int, *, per_template: int = 2, seed: int = 0, literal: bool = False
+    loaded: LoadedModel,
+    part: Part,
+    length: int,
+    *,
+    per_template: int = PER_TEMPLATE,
+    seed: int = 0,
+    literal: bool = False,
 ) -> list[Haystack]:
     """Agujas × profundidades de una longitud, ordenadas por aguja.
 
@@ -201,9 +208,10 @@ def examples(
         for j, answer in enumerate(rng.sample(part.data[template.kind], per_template)):
             for depth in DEPTHS:
                 lead = f"{LEAD} {template.needle.split(' {}')[0]}" if literal else LEAD
-                options = dict(length=length, depth=depth, seed=100 * seed + 10 * i + j, lead=lead)
-                options["paragraphs"] = part.paragraphs
-                found.append(build(loaded, template.needle.format(answer), answer, template.question, **options))
+                options = dict(length=length, depth=depth, lead=lead, paragraphs=part.paragraphs)
+                needle = template.needle.format(answer)
+                filler_seed = 100 * seed + 10 * i + j  # la misma aguja, siempre entre las mismas frases
+                found.append(build(loaded, needle, answer, template.question, seed=filler_seed, **options))
     return found
 
 
@@ -242,13 +250,13 @@ def reply(loaded: LoadedModel, generated: Tensor) -> str:
     return re.split(r"<\|im_end\|>|\n", text)[0].strip()
 
 
-def is_right(loaded: LoadedModel, generated: Tensor, answer: str) -> bool:
+def is_right(text: str, answer: str) -> bool:
     """Si la respuesta contiene el dato, sin mirar mayúsculas."""
-    return answer.lower() in reply(loaded, generated).lower()
+    return answer.lower() in text.lower()
 
 
 class AnswerLoss:
-    """La pérdida del dato como respuesta, medida muchas veces con distintas cabezas apagadas.
+    """La pérdida del dato como respuesta, en nats, medida muchas veces con distintas cabezas apagadas.
 
     Args:
         model: un LLaMA de transformers.
@@ -264,20 +272,20 @@ class AnswerLoss:
         sizes = torch.tensor([len(stack.needle) for stack in stacks])
         self.counted = torch.arange(longest) < sizes[:, None]  # (B, longest)
         self.tail = Tail(model, self.tokens, first)
-        self.model = model
 
-    def __call__(self, heads: Sequence[Pair] = (), how: str = "zero") -> Tensor:
-        """Pérdida media de cada respuesta: (B,)."""
-        return self._mean(self.tail.losses(heads, how, self.start), self.counted)
+    def __call__(self, heads: Sequence[Pair] = (), how: str = "zero") -> tuple[Tensor, Tensor]:
+        """Mide con esas cabezas apagadas.
 
-    def parts(self, heads: Sequence[Pair] = (), how: str = "zero") -> tuple[Tensor, Tensor]:
-        """Pérdida del primer token del dato, (B,), y media de los demás, NaN donde no hay."""
-        losses = self.tail.losses(heads, how, self.start)
-        return losses[:, 0], self._mean(losses[:, 1:], self.counted[:, 1:])
+        Args:
+            heads: parejas (capa, cabeza), de la capa `first` en adelante.
+            how: como en `ablate`.
 
-    @staticmethod
-    def _mean(losses: Tensor, counted: Tensor) -> Tensor:
-        return (losses * counted).sum(1) / counted.sum(1)
+        Returns:
+            La pérdida del primer token del dato, (B,), y la media de los demás, (B,), NaN donde no hay.
+        """
+        losses = self.tail.losses(heads, how, self.start)  # (B, el dato más largo)
+        counted = self.counted[:, 1:]
+        return losses[:, 0], (losses[:, 1:] * counted).sum(1) / counted.sum(1)
 
 
 # --- El índice -------------------------------------------------------------------------------------------------------
@@ -372,12 +380,14 @@ def scan(
         stacks = examples(loaded, part, length, seed=seed, literal=literal)
         generated = generate(loaded.model, torch.stack([stack.tokens for stack in stacks]))
         for i, (stack, new) in enumerate(zip(stacks, generated, strict=True)):
-            right = is_right(loaded, new, stack.answer)
-            place = {"template": i // 6, "length": length, "depth": DEPTHS[i % 3]}
-            rows.append(place | {"answer": stack.answer, "reply": reply(loaded, new), "right": right})
+            needle, depth = divmod(i, len(DEPTHS))
+            text = reply(loaded, new)
+            right = is_right(text, stack.answer)
+            place = {"template": needle // PER_TEMPLATE, "length": length, "depth": DEPTHS[depth]}
+            rows.append(place | {"answer": stack.answer, "reply": text, "right": right})
             if right:
                 indices.append(retrieval_index(loaded.model, stack, new))
-                needles.append(i // 3)
+                needles.append(needle)
     whole, first, rest = (torch.stack(part) for part in zip(*indices, strict=True))
     return {"rows": rows, "indices": whole, "first": first, "rest": rest, "needles": torch.tensor(needles)}
 
@@ -403,7 +413,6 @@ def record(seeds: list[int]) -> dict:
             "right": [row["right"] for row in literal["rows"]],
             "induction": _correlation(literal["indices"].mean(0), induction),
             "free": _correlation(means["choice"], induction),
-            "between": _correlation(literal["indices"].mean(0), means["choice"]),
         }
         values["halves"] = _correlation(means["choice"], means["test"])
         parts = {name: torch.cat([half[name] for half in found.values()]).nanmean(0) for name in ("first", "rest")}
@@ -414,7 +423,6 @@ def record(seeds: list[int]) -> dict:
             "choice": _table(means["choice"]),
             "test": _table(means["test"]),
             "induction": _table(induction),
-            **{name: _table(part) for name, part in parts.items()},
         }
         values["groups"] = {name: [list(pair) for pair in heads] for name, heads in groups.items()}
         values["ablation"] = _ablation(loaded, groups, seed)
@@ -469,7 +477,7 @@ def _half(half: dict) -> dict:
 
 
 def _ablation(loaded: LoadedModel, groups: dict[str, list[Pair]], seed: int) -> dict:
-    """Apagar cada grupo: la pérdida del dato, lo que responde, la repetición y el texto corriente."""
+    """Apagar cada grupo: la pérdida del dato, por partes; lo que responde; la repetición y el texto corriente."""
     model = loaded.model
     groups = {"none": [], **groups, "previous": [(16, 0)]}
     stacks = examples(loaded, TEST, LENGTH, seed=seed)
@@ -478,35 +486,30 @@ def _ablation(loaded: LoadedModel, groups: dict[str, list[Pair]], seed: int) -> 
     values: dict = {"n": len(stacks)}
     whole = AnswerLoss(model, stacks)
     for name, heads in groups.items():
-        values[name] = _measures(loaded, heads, stacks, prompts, whole, repeats, text)
-    drawn = matched_draws(groups["retrieval"], 9, NUM_DRAWS)
-    fast = AnswerLoss(model, stacks, min(layer for layer, _ in groups["retrieval"]))
-    values["draws"] = {
-        "heads": drawn,
-        "loss": [round(float(fast(draw).mean()), 3) for draw in drawn],
-        "replies": [_replies(loaded, draw, stacks, prompts) for draw in drawn[:NUM_GENERATED_DRAWS]],
-    }
-    for name in ("only_retrieval", "only_induction"):
-        drawn = matched_draws(groups[name], 9, NUM_ONLY_DRAWS)
-        fast = AnswerLoss(model, stacks, min(layer for layer, _ in groups[name]))
-        values[f"{name}_draws"] = {
-            "heads": drawn,
-            "loss": [round(float(fast(draw).mean()), 3) for draw in drawn],
-            "repeats": [round(copy_loss(model, repeats, draw), 3) for draw in drawn],
+        values[name] = {
+            "first": [],
+            "rest": [],
+            "replies": _replies(loaded, heads, stacks, prompts),
+            "repeats": round(copy_loss(model, repeats, heads), 3),
+            "text": round(float(text_losses(model, text, heads).mean()), 3),
         }
+        _note_parts(values[name], whole, heads)
+    for name, count in {"retrieval": NUM_DRAWS, "only_retrieval": NUM_ONLY_DRAWS}.items():
+        drawn = matched_draws(groups[name], 9, count)
+        fast = AnswerLoss(model, stacks, min(layer for layer, _ in groups[name]))
+        values[f"{name}_draws"] = {"heads": drawn, "first": [], "rest": []}
+        for draw in drawn:
+            _note_parts(values[f"{name}_draws"], fast, draw)
+    first_draws = values["retrieval_draws"]["heads"][:NUM_GENERATED_DRAWS]
+    values["retrieval_draws"]["replies"] = [_replies(loaded, draw, stacks, prompts) for draw in first_draws]
     return values
 
 
-def _measures(loaded, heads, stacks, prompts, whole, repeats, text) -> dict:
-    first, rest = whole.parts(heads)
-    return {
-        "loss": [round(float(x), 3) for x in whole(heads)],
-        "first": round(float(first.mean()), 3),
-        "rest": round(float(rest.nanmean()), 3),
-        "replies": _replies(loaded, heads, stacks, prompts),
-        "repeats": round(copy_loss(loaded.model, repeats, heads), 3),
-        "text": round(float(text_losses(loaded.model, text, heads).mean()), 3),
-    }
+def _note_parts(place: dict, answer_loss: AnswerLoss, heads: Sequence[Pair]) -> None:
+    """Añade la pérdida media del primer token del dato y la de los demás."""
+    first, rest = answer_loss(heads)
+    place["first"].append(round(float(first.mean()), 3))
+    place["rest"].append(round(float(rest.nanmean()), 3))
 
 
 def _replies(loaded: LoadedModel, heads: Sequence[Pair], stacks: Sequence[Haystack], prompts: Tensor) -> list[str]:
@@ -517,7 +520,7 @@ def _replies(loaded: LoadedModel, heads: Sequence[Pair], stacks: Sequence[Haysta
 
 def count_right(replies: Iterable[str], rows: Iterable[dict]) -> int:
     """Cuántas respuestas contienen su dato, sin mirar mayúsculas."""
-    return sum(row["answer"].lower() in text.lower() for text, row in zip(replies, rows, strict=True))
+    return sum(is_right(text, row["answer"]) for text, row in zip(replies, rows, strict=True))
 
 
 def _correlation(first: Tensor, second: Tensor) -> float:
