@@ -99,8 +99,7 @@ PREDICTION_MISTAKES = (
         "index",
         _index_of_first,
         "`index` da la primera aparición, y puede ser la del propio final. Busca la última entre las anteriores: "
-        "recorre "
-        "desde el final hacia atrás, sin contar el último token.",
+        "recorre desde el final hacia atrás, sin contar el último token.",
         error="^IndexError",
     ),
     KnownMistake(
@@ -123,8 +122,7 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "no mira el primero",
         lambda tokens: _found(tokens, [i for i in _before(tokens) if i]),
-        "Te dejas la posición 0, y el token puede haber salido ahí. El final de un `range` no se incluye: hacia "
-        "atrás, "
+        "Te dejas la posición 0, y el token puede haber salido ahí. El final de un `range` no se incluye: hacia atrás, "
         "acaba en −1.",
     ),
     KnownMistake(
@@ -136,15 +134,13 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "da la vuelta",
         _circular,
-        "Encuentras el último token consigo mismo, y su siguiente da la vuelta hasta el primero. La búsqueda se "
-        "queda "
+        "Encuentras el último token consigo mismo, y su siguiente da la vuelta hasta el primero. La búsqueda se queda "
         "en los anteriores.",
     ),
     KnownMistake(
         "el propio token",
         lambda tokens: _found(tokens, _before(tokens), 0),
-        "Devuelves el mismo token que preguntas: es lo que haría una cabeza de token duplicado. Falta un paso: el "
-        "que "
+        "Devuelves el mismo token que preguntas: es lo que haría una cabeza de token duplicado. Falta un paso: el que "
         "lo *siguió*.",
     ),
     KnownMistake(
@@ -198,8 +194,7 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "cero es nada",
         _zero_is_nothing,
-        "Cuando lo que siguió es el token 0, devuelves None: en Python, 0 cuenta como falso. Compara con `is None` "
-        "en "
+        "Cuando lo que siguió es el token 0, devuelves None: en Python, 0 cuenta como falso. Compara con `is None` en "
         "vez de fiarte de `if` u `or`.",
     ),
     KnownMistake(
@@ -220,8 +215,8 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "siempre None",
         lambda tokens: None,
-        "Devuelves None también cuando el token sí había salido: falta un `return`, o te quedas con la aparición "
-        "del final, que no tiene nada detrás. Busca entre las anteriores.",
+        "Devuelves None también cuando el token sí había salido: falta un `return`, o te quedas con la aparición del "
+        "final, que no tiene nada detrás. Busca entre las anteriores.",
     ),
 )
 
@@ -321,8 +316,7 @@ INDEX_MISTAKES = (
         "token duplicado",
         _Index(offset=lambda n, period: -period),
         "Mides el peso que va a la aparición anterior del mismo token: es el índice de token duplicado. La de "
-        "inducción "
-        "mira al que la *siguió*, un puesto más acá.",
+        "inducción mira al que la *siguió*, un puesto más acá.",
     ),
     KnownMistake(
         "dos más acá",
@@ -339,8 +333,7 @@ INDEX_MISTAKES = (
         "token anterior",
         _Index(offset=lambda n, period: -1),
         "Mides el peso que va al token de al lado, y `period` no interviene en la clave. La clave está una vuelta "
-        "atrás, "
-        "más uno.",
+        "atrás, más uno.",
     ),
     KnownMistake(
         "diagonal entera",
@@ -386,8 +379,7 @@ INDEX_MISTAKES = (
     KnownMistake(
         "cuenta de máximos",
         _share_of_argmax,
-        "Cuentas en cuántas consultas esa clave es la más atendida. Este índice mide el peso que recibe: no hace "
-        "falta "
+        "Cuentas en cuántas consultas esa clave es la más atendida. Este índice mide el peso que recibe: no hace falta "
         "`argmax`.",
     ),
     KnownMistake(
@@ -412,8 +404,7 @@ INDEX_MISTAKES = (
     KnownMistake(
         "una de más al dividir",
         _Index(reduce=lambda found, n, period: found.sum(-1) / (n - period + 1)),
-        "Sumas las consultas debidas y divides entre una más. De period a n − 1, los dos incluidos, cuéntalas con "
-        "los "
+        "Sumas las consultas debidas y divides entre una más. De period a n − 1, los dos incluidos, cuéntalas con los "
         "dedos en un caso pequeño.",
     ),
     KnownMistake(
@@ -476,9 +467,8 @@ INDEX_MISTAKES = (
     KnownMistake(
         "la mitad de la secuencia",
         lambda weights, period: _Index()(weights, weights.shape[-1] // 2),
-        "Supones que la secuencia son dos vueltas y tomas la mitad como periodo. Puede haber más de dos, o una "
-        "última a "
-        "medias: usa `period`.",
+        "Supones que la secuencia son dos vueltas y tomas la mitad como periodo. Puede haber más de dos, o una última "
+        "a medias: usa `period`.",
     ),
 )
 
@@ -534,25 +524,16 @@ def _as_number_of_heads(concat, heads, head_dim):
     return _masked(concat, _off(concat, heads, concat.shape[-1] // head_dim))
 
 
-def _first_dimension(concat, heads, head_dim):
-    result = concat.clone()
-    for head in heads:
-        result[head * head_dim : (head + 1) * head_dim] = 0
-    return result
+def _cut_with(index):
+    """Pone a cero el recorte de cada cabeza; `index` dice en qué dimensión lo usa."""
 
+    def answer(concat, heads, head_dim):
+        result = concat.clone()
+        for head in heads:
+            result[index(slice(head * head_dim, (head + 1) * head_dim))] = 0
+        return result
 
-def _three_dimensions(concat, heads, head_dim):
-    result = concat.clone()
-    for head in heads:
-        result[:, :, head * head_dim : (head + 1) * head_dim] = 0
-    return result
-
-
-def _two_dimensions(concat, heads, head_dim):
-    result = concat.clone()
-    for head in heads:
-        result[:, head * head_dim : (head + 1) * head_dim] = 0
-    return result
+    return answer
 
 
 ABLATION_MISTAKES = (
@@ -586,8 +567,7 @@ ABLATION_MISTAKES = (
                 torch.tensor([c for head in heads for c in range(head * head_dim, head + 1)], dtype=torch.long),
             ),
         ),
-        "El recorte empieza bien y acaba en i + 1, así que casi siempre está vacío. Los dos extremos van por "
-        "head_dim: "
+        "El recorte empieza bien y acaba en i + 1, así que casi siempre está vacío. Los dos extremos van por head_dim: "
         "pon el paréntesis antes de multiplicar.",
     ),
     KnownMistake(
@@ -654,8 +634,7 @@ ABLATION_MISTAKES = (
         "solo la última",
         lambda concat, heads, head_dim: _masked(concat, _off(concat, heads[-1:], head_dim)),
         "Queda apagada solo la última de la lista: en cada vuelta empiezas con una copia nueva. Copia una vez, antes "
-        "del "
-        "bucle.",
+        "del bucle.",
     ),
     KnownMistake(
         "de la primera a la última",
@@ -675,8 +654,7 @@ ABLATION_MISTAKES = (
             concat, _off(concat, heads, head_dim) | _off(concat, heads, head_dim).roll(1)
         ),
         "Apagas una columna de más, que ya es de la cabeza siguiente. El final de un recorte no se incluye: no le "
-        "sumes "
-        "uno.",
+        "sumes uno.",
     ),
     KnownMistake(
         "una columna de menos",
@@ -693,21 +671,20 @@ ABLATION_MISTAKES = (
     ),
     KnownMistake(
         "la primera dimensión",
-        _first_dimension,
-        "El recorte va a la primera dimensión, que es la de los ejemplos o la de los tokens. Con `...` delante "
-        "llega a "
+        _cut_with(lambda cut: cut),
+        "El recorte va a la primera dimensión, que es la de los ejemplos o la de los tokens. Con `...` delante llega a "
         "la última.",
     ),
     KnownMistake(
         "siempre la tercera dimensión",
-        _three_dimensions,
+        _cut_with(lambda cut: (slice(None), slice(None), cut)),
         "Cuentas con tres dimensiones, y puede no haber lote delante: sobran índices. Con `...` no hace falta saber "
         "cuántas son.",
         error="^IndexError",
     ),
     KnownMistake(
         "siempre la segunda dimensión",
-        _two_dimensions,
+        _cut_with(lambda cut: (slice(None), cut)),
         "El recorte va a la segunda dimensión, que no siempre es la última: delante puede haber más. Usa `...`.",
     ),
     KnownMistake(
@@ -731,8 +708,7 @@ ABLATION_MISTAKES = (
     KnownMistake(
         "menos infinito",
         lambda concat, heads, head_dim: _masked(concat, _off(concat, heads, head_dim), float("-inf")),
-        "Pones menos infinito, que es lo que se hace con las puntuaciones antes de la softmax. Aquí ya no hay "
-        "softmax: "
+        "Pones menos infinito, que es lo que se hace con las puntuaciones antes de la softmax. Aquí ya no hay softmax: "
         "lo que no escribe vale 0.",
     ),
     KnownMistake(
@@ -746,8 +722,8 @@ ABLATION_MISTAKES = (
     KnownMistake(
         "sin apagar nada",
         lambda concat, heads, head_dim: concat.clone(),
-        "Devuelves lo mismo que llegó: lo que cambias es una copia que se pierde, o el recorte está vacío. Escribe "
-        "en la que devuelves.",
+        "Devuelves lo mismo que llegó: lo que cambias es una copia que se pierde, o el recorte está vacío. Escribe en "
+        "la que devuelves.",
     ),
     KnownMistake(
         "todo apagado",
@@ -848,8 +824,7 @@ RETRIEVAL_MISTAKES = (
         "sin mirar el token",
         _Copied(counts=lambda position, token, needle, context: position in needle),
         "Cuentas las posiciones de la aguja que se miran, se escriba lo que se escriba. Además, el token generado "
-        "tiene "
-        "que ser el de esa posición.",
+        "tiene que ser el de esa posición.",
     ),
     KnownMistake(
         "sin mirar la posición",
@@ -891,8 +866,7 @@ RETRIEVAL_MISTAKES = (
         "pasos en vez de posiciones",
         _Copied(total=lambda hits, steps, needle, context: len(hits) / len(needle)),
         "Una posición copiada dos veces te cuenta dos. Son posiciones distintas: usa un conjunto, y el índice no "
-        "pasará "
-        "de 1.",
+        "pasará de 1.",
     ),
     KnownMistake(
         "recortado a uno",
@@ -923,8 +897,7 @@ RETRIEVAL_MISTAKES = (
     KnownMistake(
         "tokens copiados entre posiciones",
         _Copied(total=lambda hits, steps, needle, context: len({token for _, token in hits}) / len(needle)),
-        "Arriba cuentas tokens distintos y abajo posiciones: con un token repetido en la aguja no se llega nunca a "
-        "1. "
+        "Arriba cuentas tokens distintos y abajo posiciones: con un token repetido en la aguja no se llega nunca a 1. "
         "Cuenta posiciones en los dos sitios.",
     ),
     KnownMistake(
@@ -966,9 +939,8 @@ RETRIEVAL_MISTAKES = (
             )
             / len(needle)
         ),
-        "De cada posición haces la media de las veces que acierta. Una posición está copiada o no lo está: basta "
-        "con un "
-        "paso.",
+        "De cada posición haces la media de las veces que acierta. Una posición está copiada o no lo está: basta con "
+        "un paso.",
     ),
     KnownMistake(
         "pareja al revés",
@@ -1148,16 +1120,14 @@ HEAD_MISTAKES = (
     KnownMistake(
         "sin factor",
         _with(lambda positions: 1),
-        "Cada consulta mira sobre todo a la anterior, pero por poco: las puntuaciones van de 0 a 1 y, divididas "
-        "entre √d, "
-        "la softmax casi las iguala. Multiplica una de las matrices por un número grande.",
+        "Cada consulta mira sobre todo a la anterior, pero por poco: las puntuaciones van de 0 a 1 y, divididas entre "
+        "√d, la softmax casi las iguala. Multiplica una de las matrices por un número grande.",
         seen=_seen(lambda weights, value, positions: _mostly(weights, -1) and _previous(weights).max() < 0.5),
     ),
     KnownMistake(
         "factor que se queda corto",
         _with(lambda positions: 10),
-        "La clave más atendida es la anterior, pero no llega al 99 % del peso en todos los casos: con más tokens y "
-        "más "
+        "La clave más atendida es la anterior, pero no llega al 99 % del peso en todos los casos: con más tokens y más "
         "dimensiones hace falta un factor mayor. Que dependa de √d, o que sobre.",
         seen=_seen(lambda weights, value, positions: (weights.argmax(-1)[1:] == torch.arange(len(weights) - 1)).all()),
     ),
@@ -1165,8 +1135,7 @@ HEAD_MISTAKES = (
         "factor justo para pocos tokens",
         _with(lambda positions: 30),
         "Con pocos tokens basta tu factor, y con más ya no llega al 99 %: la diferencia debida crece con n, y se "
-        "divide "
-        "entre √d. Que dependa de los dos, o que sobre.",
+        "divide entre √d. Que dependa de los dos, o que sobre.",
         seen=_seen(lambda weights, value, positions: _mostly(weights, -1) and _previous(weights).min() > 0.5),
     ),
     KnownMistake(
@@ -1176,8 +1145,7 @@ HEAD_MISTAKES = (
             torch.eye(positions.shape[1]),
         ),
         "Casi todas las consultas miran a la anterior, pero a alguna le falta su sumando. Van de la segunda a la "
-        "última: "
-        "repasa los dos extremos de tus recortes.",
+        "última: repasa los dos extremos de tus recortes.",
         seen=_seen(lambda weights, value, positions: 0.7 <= (_previous(weights) >= ENOUGH).double().mean() < 1),
     ),
     KnownMistake(
@@ -1185,24 +1153,21 @@ HEAD_MISTAKES = (
         lambda positions: tuple(
             s * w for s, w in zip((-1, 1), previous_token_head.__wrapped__(positions), strict=True)
         ),
-        "Cada consulta huye justo de la anterior: es la clave a la que menos peso da. Cambia el signo de una de "
-        "las dos "
-        "matrices.",
+        "Cada consulta huye justo de la anterior: es la clave a la que menos peso da. Cambia el signo de una de las "
+        "dos matrices.",
         seen=_seen(lambda weights, value, positions: (weights.argmin(-1)[1:] == torch.arange(len(weights) - 1)).all()),
     ),
     KnownMistake(
         "la siguiente",
         lambda positions: _moved(positions, 1),
-        "Cada consulta mira a la *siguiente*: has cambiado el sentido, o devuelves w_k delante de w_q. La pregunta "
-        "de i "
-        "es «¿quién es i − 1?».",
+        "Cada consulta mira a la *siguiente*: has cambiado el sentido, o devuelves w_k delante de w_q. La pregunta de "
+        "i es «¿quién es i − 1?».",
         seen=_seen(lambda weights, value, positions: _mostly(weights, 1)),
     ),
     KnownMistake(
         "a sí misma",
         lambda positions: _moved(positions, 0),
-        "Cada consulta se encuentra a sí misma: consultas y claves hacen lo mismo con las posiciones. A una de las "
-        "dos "
+        "Cada consulta se encuentra a sí misma: consultas y claves hacen lo mismo con las posiciones. A una de las dos "
         "le falta moverlas un puesto.",
         seen=_seen(lambda weights, value, positions: _mostly(weights, 0)),
     ),
@@ -1215,24 +1180,21 @@ HEAD_MISTAKES = (
     KnownMistake(
         "reparto igual",
         lambda positions: (torch.zeros(2, *[positions.shape[1]] * 2)).unbind(0),
-        "Todas las puntuaciones salen iguales, y cada consulta reparte por igual. w_q tiene que llevar la posición "
-        "i a "
+        "Todas las puntuaciones salen iguales, y cada consulta reparte por igual. w_q tiene que llevar la posición i a "
         "algo que se parezca a la i − 1.",
         seen=_seen(_uniform),
     ),
     KnownMistake(
         "cuadrada a la fuerza",
         _by_inverse,
-        "Inviertes `positions`, que solo es cuadrada si hay tantos tokens como dimensiones. Con filas ortonormales "
-        "no "
+        "Inviertes `positions`, que solo es cuadrada si hay tantos tokens como dimensiones. Con filas ortonormales no "
         "hace falta: la traspuesta hace el mismo papel.",
         error="square|cuadrad|singular",
     ),
     KnownMistake(
         "mueve dimensiones",
         _row_shift,
-        "Mueves las dimensiones del vector, no las posiciones: solo valdría si cada posición fuese un eje. Escribe "
-        "la "
+        "Mueves las dimensiones del vector, no las posiciones: solo valdría si cada posición fuese un eje. Escribe la "
         "matriz con las filas de `positions`, una suma de productos de una columna por una fila.",
         seen=_seen(
             lambda weights, value, positions: any(
@@ -1247,8 +1209,7 @@ HEAD_MISTAKES = (
         "proyectadas",
         lambda positions: (positions.roll(1, 0), positions),
         "Devuelves consultas y claves ya hechas, con una fila por token, y se piden las matrices que las hacen, (d, "
-        "d). "
-        "Después, las consultas serán x por w_q.",
+        "d). Después, las consultas serán x por w_q.",
         seen=lambda value, positions: (
             isinstance(value, tuple | list)
             and len(value) == 2
