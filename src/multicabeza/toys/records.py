@@ -181,7 +181,7 @@ RECIPES = {
             *(f"toys/relations.py:{name}" for name in ("permuted", "_changed")),
         ),
         (10,),
-        15,
+        20,
     ),
     "07_translation": Recipe(
         "translator:record",
