@@ -155,7 +155,8 @@ def test_weight(opened: tuple[Page, Record], path: str, book: Path) -> None:
     total = sum(weights.values()) + inline
     assert total <= SCRIPT_LIMIT, f"{path}: {total / 1e3:.0f} KB de programas: {weights}, y {inline} en la página"
     body = page.content()
-    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens", "lab")} | {"d3.v5.min": "mc-view"}
+    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens", "lab")}
+    marks["d3.v5.min"] = "mc-view"
     for script, mark in marks.items():
         loaded = any(p.endswith(f"/{script}.js") for p in own)
         assert loaded <= (f'class="{mark}' in body or f"<{mark}" in body), f"{path} carga {script} y no lo usa"
