@@ -175,12 +175,12 @@ def lab() -> None:
         "shapes": {name: list(weight.shape) for name, weight in _tensors(LAST).items()},
         "weights": {step: _packed(step) for step in ((LAST,) if views.in_book() else steps)},
     }
-    style, script = _assets()
+    style, script = assets("lab")
     block = views._identifier("lab", words)
     views.display(
         HTML(
             f'<figure class="mc-lab mc-tensor mc-fig" id="{block}" aria-labelledby="{block}-t">{style}'
-            f'<p class="mc-lab-title" id="{block}-t">Un transformer de dos capas, en esta página</p>'
+            f'<p class="mc-title" id="{block}-t">Un transformer de dos capas, en esta página</p>'
             f"{_tries()}{_panel(block, steps, losses)}"
             f'<div class="mc-lab-still">{views._img(*views._png(plots.head_grid(weights[:, 0])), alt)}'
             f'<p class="mc-small">Los mapas de las ocho cabezas, una fila por capa. {html.escape(words)}</p>'
@@ -191,12 +191,20 @@ def lab() -> None:
     )
 
 
-def _assets() -> tuple[str, str]:
-    """Estilo y guiones que la salida lleva consigo: como en `views`, nada en el libro."""
+def assets(name: str) -> tuple[str, str]:
+    """Estilo y guiones que la salida lleva consigo: como en `views`, nada en el libro.
+
+    Args:
+        name: el de su guion en `web/`, además de `tensor`.
+
+    Returns:
+        Dos elementos HTML, vacíos en el libro.
+    """
     if views.in_book():
         return "", ""
     style, script = (
-        "".join(views._web(name) for name in names) for names in (("base.css", "lab.css"), ("tensor.js", "lab.js"))
+        "".join(views._web(name) for name in names)
+        for names in (("base.css", "tensor.css", f"{name}.css"), ("tensor.js", f"{name}.js"))
     )
     return f"<style>{style}</style>", f"<script>{script}</script>"
 

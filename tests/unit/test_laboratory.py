@@ -109,14 +109,16 @@ def test_lo_que_perderia_cifras_no_se_empaqueta():
 
 
 def test_los_archivos_del_libro(tmp_path):
-    from libro.laboratory import write_weights
+    from libro.laboratory import weight_files, write_weights
 
-    write_weights(tmp_path / "_static")
+    (make,) = weight_files('<figure class="mc-lab mc-tensor mc-fig">')
+    assert not weight_files('<p class="mc-labor">mc-lab</p>')
+    write_weights(tmp_path / "_static", make())
     files = {path.name: path for path in (tmp_path / "_static").iterdir()}
     assert set(files) == {f"lab-{step:04d}.js" for step in induction.CHECKPOINT_STEPS if step != LAST}
     before = {name: path.stat().st_mtime_ns for name, path in files.items()}
     files["lab-0400.js"].write_text("viejo", "utf8")
-    write_weights(tmp_path / "_static")
+    write_weights(tmp_path / "_static", make())
     text = files["lab-0400.js"].read_text("utf8")
     assert laboratory._packed(400) in text
     assert all(path.stat().st_mtime_ns == before[name] for name, path in files.items() if name != "lab-0400.js")

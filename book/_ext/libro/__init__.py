@@ -9,7 +9,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `spanish`: los textos de la interfaz;
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
 - `claims`: las afirmaciones medidas que una página toma de otra;
-- `laboratory`: los pesos del laboratorio que la página pide aparte;
+- `laboratory`: los pesos de los modelos de la página, que se piden aparte;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
 - `pages`: la última mano a cada página, y la portada de la carpeta.
 """

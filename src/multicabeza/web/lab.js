@@ -64,16 +64,7 @@
     const packed = (step) => data.weights[step] ?? window.mcLabWeights?.[step];
     const model = (step) => (models[step] ??= load(step).catch((error) => { delete models[step]; throw error; }));
     const load = async (step) => {
-      if (!packed(step)) {
-        const root = document.documentElement.dataset.content_root;
-        if (root === undefined) throw new Error("los pesos de ese paso no están en esta página");
-        await new Promise((done, fail) => {
-          const script = make("script", { src: `${root}_static/lab-${String(step).padStart(4, "0")}.js` });
-          script.onload = () => { script.remove(); done(); };
-          script.onerror = () => { script.remove(); fail(new Error("el libro no ha podido leer ese archivo")); };
-          document.head.append(script);
-        });
-      }
+      if (!packed(step)) await window.mcTensor.fetchScript(`lab-${String(step).padStart(4, "0")}.js`);
       return window.mcTensor.unpack(packed(step), data.shapes);
     };
     // Para las pruebas: la misma función que dibuja la página.

@@ -126,5 +126,18 @@ window.mcTensor ??= (() => {
     return tensors;
   };
 
-  return { linear, add, embed, columns, layerNorm, softmax, attention, unpack };
+  // Carga un programa de `_static`, en el libro: así llegan los pesos que no van dentro de la página.
+  const fetchScript = async (file) => {
+    const root = document.documentElement.dataset.content_root;
+    if (root === undefined) throw new Error("los pesos no están en esta página");
+    const script = document.createElement("script");
+    script.src = `${root}_static/${file}`;
+    await new Promise((done, fail) => {
+      script.onload = done;
+      script.onerror = () => fail(new Error("el libro no ha podido leer ese archivo"));
+      document.head.append(script);
+    }).finally(() => script.remove());
+  };
+
+  return { fetchScript, linear, add, embed, columns, layerNorm, softmax, attention, unpack };
 })();
