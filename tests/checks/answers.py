@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tests.checks import answers_08_09
+
 # --- Correctas, escritas de otra manera ---------------------------------------------------------------------------
 
 
@@ -843,6 +845,7 @@ UNUSUAL = {
         lambda p: (1e4 * p[1:].T @ p[:-1], torch.eye(p.shape[1])),
         lambda p: (300 * p[1:].T.half() @ p[:-1].half(), torch.eye(p.shape[1]).half()),
     ],
+    **answers_08_09.UNUSUAL,
 }
 
 # --- Equivocadas, escritas de otra manera -------------------------------------------------------------------------
@@ -1046,6 +1049,7 @@ VARIANTS = [
     ("6.5", lambda p: (p.roll(1, 0) * 1000, p), "proyectadas"),
     ("6.5", lambda p: torch.ones(2, p.shape[1], p.shape[1]).mul(0).unbind(0), "reparto igual"),
     ("6.5", lambda p: (p[1:].T @ p[:-1] * 1e400, torch.eye(p.shape[1])), "desbordado"),
+    *answers_08_09.VARIANTS,
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -1116,6 +1120,7 @@ LOOKALIKES = [
     ("6.4", lambda s, k, c: "0,6", "texto"),
     ("6.5", lambda p: (torch.randn(p.shape[1], p.shape[1]), torch.eye(p.shape[1])), "no los valores"),
     ("6.5", lambda p: (1000 * p[1:].T @ p[:-1])[None].expand(3, -1, -1), "2"),
+    *answers_08_09.LOOKALIKES,
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -1357,5 +1362,41 @@ IMPOSTORS = {
     "6.5": {
         "matrices al azar": lambda positions: torch.randn(2, *[positions.shape[1]] * 2).unbind(0),
         "recuerda por formas": remember_by_shape("6.5"),
+    },
+    "8.1": {
+        "cuenta copiada, corta": pasted("8.1", 12, 5, 64, 50),
+        "cuenta copiada, larga": pasted("8.1", 30, 3, 96, 700, 6, 8),
+    },
+    "8.2": {**by_memory("8.2"), "al azar": lambda x, n_rep: torch.randn(len(x), x.shape[1] * n_rep, *x.shape[2:])},
+    "8.3": {
+        **by_memory("8.3"),
+        "media de los valores": lambda query, key, value, mask=None: value.mean((1, 2), keepdim=True).expand_as(query),
+    },
+    "8.4": {
+        **by_memory("8.4"),
+        "al azar": lambda w, num_heads, num_kv_heads: torch.randn(len(w), w.shape[1] // num_heads * num_kv_heads),
+    },
+    "8.5": {
+        **by_memory("8.5"),
+        "el valor y la caché": lambda query, key, value, cache: (value, cache or (key, value)),
+    },
+    "9.1": {
+        "máscara copiada, corta": pasted("9.1", 9, 4),
+        "máscara copiada, larga": pasted("9.1", 40, 12),
+        "máscara copiada, ancha": pasted("9.1", 6, 10),
+    },
+    "9.2": {
+        "cuenta copiada, corta": pasted("9.2", 50, 3),
+        "cuenta copiada, larga": pasted("9.2", 390, 7, 8, 5),
+    },
+    "9.3": {
+        "recuerda por formas": remember_by_sizes("9.3"),
+        "reparto igual": lambda chunks: torch.full_like(torch.cat(chunks, -1), 1 / sum(c.shape[-1] for c in chunks)),
+    },
+    "9.4": {
+        "recuerda por formas": remember_by_sizes("9.4"),
+        "valores al azar": lambda score_chunks, value_chunks: torch.randn(
+            *score_chunks[0].shape[:-1], value_chunks[0].shape[-1]
+        ),
     },
 }

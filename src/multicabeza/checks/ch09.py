@@ -764,7 +764,7 @@ ONLINE_MISTAKES = (
         _one_row,
         "Con dimensiones delante tu función falla: tratas cada trozo como una lista de números. Usa `amax(-1, "
         "keepdim=True)` y `sum(-1, keepdim=True)`.",
-        error="ambiguous|only one element|cannot be converted to Scalar|must match",
+        error="ambiguous|only one element|cannot be converted to Scalar",
     ),
     KnownMistake(
         "unidos por la primera dimensión",
