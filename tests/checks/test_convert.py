@@ -39,7 +39,7 @@ def test_solution_passes(capsys):
 @pytest.mark.parametrize(
     ("before", "after", "failing"),
     [
-        ("(num_kv_heads, -1)", "(-1, num_kv_heads)", {0, 1}),
+        ("(num_kv_heads, -1)", "(-1, num_kv_heads)).transpose(1, 2", {0, 1}),
         (".mean(dim=2)", ".sum(dim=2)", {0, 1}),
         ('("weight", "bias")', '("weight",)', {1}),
         ("new.out_proj.load_state_dict(layer.out_proj.state_dict())", "pass", {2, 3}),
@@ -51,7 +51,7 @@ def test_solution_passes(capsys):
 def test_each_mistake_fails_where_it_is(before, after, failing, capsys):
     """Cada error se ve en las líneas que le tocan, y solo en ellas."""
     assert solution().count(before) == 1
-    lines = verdict(solution().replace(before, after), capsys)
+    lines = [line for line in verdict(solution().replace(before, after), capsys) if line[0] in "✓✗"]
     assert {i for i, line in enumerate(lines) if line.startswith("✗")} == failing
 
 
