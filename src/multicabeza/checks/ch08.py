@@ -9,6 +9,7 @@ import torch
 
 from .ch04 import _always_causal, _as_condition, _by_index, _hidden, _minus_infinity, _random_mask, _unless_none
 from .ch05 import _pairs_of
+from .compare import number
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
 
 # 8.1 · Lo que ocupa la caché --------------------------------------------------------------------------------------
@@ -56,6 +57,13 @@ def _four_bytes_by_default(n_layers, num_kv_heads, head_dim, n_tokens, batch=1, 
 
 def _one_byte_by_default(n_layers, num_kv_heads, head_dim, n_tokens, batch=1, bytes_per_element=1):
     return _CacheSize()(n_layers, num_kv_heads, head_dim, n_tokens, batch, bytes_per_element)
+
+
+def _rounded_unit(value, *args, **kwargs):
+    """¿Es la cuenta buena, pasada a otra unidad y redondeada?"""
+    mine, total = number(value), _CacheSize()(*args, **kwargs)
+    units = [base**power for base in (1024, 1000) for power in (1, 2, 3)]
+    return mine is not None and any(mine == round(total / unit, digits) for unit in units for digits in range(4))
 
 
 CACHE_MISTAKES = (
@@ -171,6 +179,12 @@ CACHE_MISTAKES = (
         "en GB",
         _CacheSize(after=lambda total, s: total / 10**9),
         "El resultado está en miles de millones de bytes. Quita la conversión: se piden bytes.",
+    ),
+    KnownMistake(
+        "redondeado en otra unidad",
+        lambda *args, **kwargs: round(_CacheSize()(*args, **kwargs) / 2**20, 2),
+        "El resultado está en otra unidad, y redondeado. Se piden bytes, todos: no dividas ni redondees.",
+        seen=_rounded_unit,
     ),
     KnownMistake(
         "tokens al cuadrado",
@@ -504,8 +518,8 @@ REPEAT_MISTAKES = (
     KnownMistake(
         "view de lo repetido",
         _view_of_expanded,
-        "El camino es bueno, pero después de `expand` los números no están seguidos en memoria y `view` se niega. Usa "
-        "`reshape` o `flatten`.",
+        "El camino es bueno, pero los números no están seguidos en memoria y `view` se niega a releerlos: pasa después "
+        "de `expand` y de trasponer. Usa `reshape` o `flatten`.",
         error="view size is not compatible|size and stride",
     ),
     KnownMistake(
@@ -519,6 +533,28 @@ REPEAT_MISTAKES = (
         "tres copias fijas",
         lambda x, n_rep: x.repeat_interleave(3, 1),
         "Salen siempre tres copias, como en SmolLM2. Usa `n_rep`.",
+    ),
+    KnownMistake(
+        "dos copias fijas",
+        lambda x, n_rep: x.repeat_interleave(2, 1),
+        "Salen siempre dos copias de cada cabeza. Cuántas son lo dice `n_rep`.",
+    ),
+    KnownMistake(
+        "dos copias fijas, en ciclo",
+        lambda x, n_rep: torch.cat([x, x], 1),
+        "Pones `x` dos veces seguidas, sea cual sea `n_rep`, y además en ciclo. Repite cada cabeza n_rep veces, con "
+        "las copias juntas.",
+    ),
+    KnownMistake(
+        "tantas copias como cabezas",
+        lambda x, n_rep: x.repeat_interleave(x.shape[1], 1),
+        "Repites cada cabeza tantas veces como cabezas hay. Son `n_rep` veces.",
+    ),
+    KnownMistake(
+        "la media de todas",
+        lambda x, n_rep: x.mean(1, keepdim=True).expand(-1, x.shape[1] * n_rep, -1, -1),
+        "Todas las cabezas salen iguales: son la media de las que llegan. Repetir no promedia: cada copia es una de "
+        "ellas.",
     ),
     KnownMistake(
         "cuatro copias fijas",
@@ -718,9 +754,26 @@ GROUPED_MISTAKES = (
     KnownMistake(
         "sin compartir",
         _Grouped(share_keys=_not_shared, share_values=_not_shared),
-        "Las formas no encajan: hay h cabezas de consulta y solo g de claves o de valores, y no se emparejan solas. "
-        "Repite cada una en su grupo, junta las consultas de cada grupo, o usa `enable_gqa`.",
-        error="must match|broadcast|expand",
+        "Las formas no encajan: no hay tantas cabezas de claves o de valores como de consulta. Repite cada una h/g "
+        "veces, en la dimensión de las cabezas, junta las consultas de cada grupo, o usa `enable_gqa`.",
+        error="non-singleton dimension 1|does not broadcast",
+    ),
+    KnownMistake(
+        "siempre dos veces",
+        _Grouped(
+            share_keys=lambda x, h: x.repeat_interleave(2, 1), share_values=lambda x, h: x.repeat_interleave(2, 1)
+        ),
+        "Repites cada KV siempre dos veces, y solo encaja si los grupos son de dos. Cuántas son sale de las "
+        "formas: h/g.",
+        error="non-singleton dimension 1|does not broadcast",
+    ),
+    KnownMistake(
+        "siempre tres veces",
+        _Grouped(
+            share_keys=lambda x, h: x.repeat_interleave(3, 1), share_values=lambda x, h: x.repeat_interleave(3, 1)
+        ),
+        "Repites cada KV siempre tres veces, como en SmolLM2, y con otros grupos no encaja. Divide h entre g.",
+        error="non-singleton dimension 1|does not broadcast",
     ),
     KnownMistake(
         "media de las consultas",
@@ -772,7 +825,7 @@ GROUPED_MISTAKES = (
         _mask_not_repeated,
         "Con máscara tu función falla: las filas son las de todo el grupo y la máscara solo tiene n. Repítela una vez "
         "por consulta del grupo, o separa las dimensiones antes de tapar.",
-        error="must match|broadcast|expand",
+        error="non-singleton dimension [23]",
     ),
     # Los papeles.
     KnownMistake(
@@ -970,6 +1023,11 @@ GROUPED_MISTAKES = (
         "Los números están bien y devuelves (batch, n, h, d). Deja las cabezas en la dimensión 1.",
     ),
     KnownMistake(
+        "cabezas delante del lote",
+        _Grouped(after=lambda output, g: output.transpose(0, 1)),
+        "Los números están bien y la dimensión de cabezas ha quedado delante del lote. Al apilarlas, hazlo en la 1.",
+    ),
+    KnownMistake(
         "cabezas concatenadas",
         _Grouped(after=lambda output, g: output.transpose(1, 2).flatten(2)),
         "Devuelves las cabezas ya concatenadas, con h·d columnas. Aquí se piden por separado: (batch, h, n, d).",
@@ -1042,6 +1100,13 @@ def _overlapping(w, h, g):
 def _groups_of(size):
     """El error de quien da por hecho cuántas cabezas lleva un grupo."""
     return lambda w, h, g: w.unflatten(1, (-1, size, w.shape[1] // h))
+
+
+def _halving(groups):
+    total = groups[:, :, 0]
+    for i in range(1, groups.shape[2]):
+        total = (total + groups[:, :, i]) / 2
+    return total
 
 
 @dataclass(frozen=True)
@@ -1152,6 +1217,26 @@ POOL_MISTAKES = (
         "Promedias la primera y la última de cada grupo. Las de en medio también cuentan.",
     ),
     KnownMistake(
+        "media de dos en dos",
+        _Pool(pool=_halving),
+        "Promedias lo que llevas con cada cabeza nueva, y la última cuenta la mitad. Suma todas y divide una vez.",
+    ),
+    KnownMistake(
+        "el mínimo",
+        _Pool(pool=lambda groups: groups.amin(2)),
+        "Tomas el menor de cada columna del grupo. Aquí todas las cabezas cuentan: se promedian.",
+    ),
+    KnownMistake(
+        "la norma",
+        _Pool(pool=lambda groups: groups.norm(dim=2)),
+        "Tomas la norma de las cabezas del grupo: la raíz de la suma de los cuadrados. Es la suma, entre cuántas son.",
+    ),
+    KnownMistake(
+        "media entre grupos",
+        _Pool(pool=lambda groups: groups.mean(1)),
+        "Promedias unos grupos con otros, y quedan h/g cabezas. Se promedia *dentro* de cada grupo, y quedan g.",
+    ),
+    KnownMistake(
         "grupos salteados",
         _Pool(split=_strided_groups),
         "Juntas cabezas salteadas, de g en g. Los grupos son de cabezas seguidas, que son las que después comparten "
@@ -1205,6 +1290,16 @@ POOL_MISTAKES = (
         "sin juntar",
         _Pool(join=lambda pooled, h: pooled),
         "Devuelves tres dimensiones, (d_model, g, d). Funde las dos últimas: g·d columnas.",
+    ),
+    KnownMistake(
+        "apiladas delante",
+        _Pool(join=lambda pooled, h: pooled.transpose(0, 1)),
+        "Apilas las medias en una dimensión nueva, delante. Concaténalas por columnas: `torch.cat(…, dim=1)`.",
+    ),
+    KnownMistake(
+        "unidas por filas",
+        _Pool(join=lambda pooled, h: pooled.transpose(0, 1).flatten(0, 1)),
+        "Pones unas medias debajo de otras, y salen g·d_model filas. Van una al lado de otra: `dim=1`.",
     ),
     KnownMistake(
         "traspuesta",
@@ -1457,6 +1552,11 @@ STEP_MISTAKES = (
         "A las claves les añades la consulta nueva. La consulta solo se usa en este paso: se guarda la clave.",
     ),
     KnownMistake(
+        "la clave como consulta",
+        lambda query, key, value, cache: _Step()(key, key, value, cache),
+        "Preguntas con la clave nueva, y `query` no se usa. La consulta es quien reparte el peso.",
+    ),
+    KnownMistake(
         "crece solo una",
         _Step(grow=_only_keys),
         "Crecen las claves y los valores no, o al revés: al mezclar no hay tantos pesos como valores. Añade los dos.",
@@ -1477,6 +1577,11 @@ STEP_MISTAKES = (
         _Step(grow=_zeros_at_first),
         "Con `cache` None empiezas con un token de ceros, que se queda en la caché y se lleva peso. Empieza sin "
         "ninguno: la caché es la clave y el valor nuevos.",
+    ),
+    KnownMistake(
+        "solo ceros al empezar",
+        _Step(grow=lambda cache, key, value: _appended(cache, *((key, value) if cache else (key * 0, value * 0)))),
+        "En el primer paso devuelves ceros y el token nuevo no entra en la caché. Ya hay uno que guardar: el nuevo.",
     ),
     KnownMistake(
         "sin prever None",
@@ -1609,6 +1714,14 @@ STEP_MISTAKES = (
         _Step(attend=lambda query, keys, values: _attend(query, keys, values).transpose(1, 2).flatten(2)),
         "La salida lleva las cabezas ya concatenadas. Se piden aparte: (batch, h, 1, d).",
     ),
+    KnownMistake(
+        "con la suma residual",
+        lambda query, key, value, cache: (
+            (step := _Step()(query, key, value, cache))[0] + query,
+            step[1],
+        ),
+        "A la salida le sumas la consulta. Esa suma la hace el bloque, con otra cosa y en otro sitio: quítala.",
+    ),
     # La caché que se devuelve.
     KnownMistake(
         "la de antes",
@@ -1620,6 +1733,22 @@ STEP_MISTAKES = (
         "solo lo nuevo",
         _Step(keep=lambda cache, grown, key, value, query: (key, value)),
         "La caché que devuelves solo lleva el token nuevo, y lo anterior se pierde. Devuelve todo lo acumulado.",
+    ),
+    KnownMistake(
+        "None en vez de la caché",
+        _Step(keep=lambda cache, grown, key, value, query: None),
+        "En el sitio de la caché devuelves None. El paso siguiente la necesita: devuelve (claves, valores).",
+    ),
+    KnownMistake(
+        "en un diccionario",
+        _Step(keep=lambda cache, grown, key, value, query: {"keys": grown[0], "values": grown[1]}),
+        "Devuelves la caché en un diccionario. Se pide una pareja, (claves, valores), como la que recibes.",
+        seen=lambda value, *_: isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[1], dict),
+    ),
+    KnownMistake(
+        "posición delante en la caché",
+        _Step(keep=lambda cache, grown, key, value, query: tuple(x.transpose(1, 2) for x in grown)),
+        "Guardas la caché con la posición delante de las cabezas. Déjala como llega: (batch, h, n, d).",
     ),
     KnownMistake(
         "devuelta al revés",

@@ -222,7 +222,31 @@ WINDOW = Check(
         KnownMistake(
             "todo permitido",
             lambda n, window: torch.ones(n, n, dtype=torch.bool),
-            "Todo queda permitido. Faltan las dos condiciones: no ver el futuro y no pasar de `window` hacia atrás.",
+            "Todo queda permitido: faltan las dos condiciones, o las unes con un «o» en vez de un «y». No ver el futuro "
+            "y no pasar de `window` hacia atrás, las dos a la vez.",
+        ),
+        KnownMistake(
+            "comparaciones encadenadas",
+            lambda n, window: 0 <= _behind(n) < window,
+            "Encadenas dos comparaciones de tensores, o las unes con `and`, y Python pide un solo verdadero o falso. "
+            "Escríbelas por separado, entre paréntesis, y únelas con `&`.",
+            error="ambiguous",
+        ),
+        KnownMistake(
+            "un trozo de futuro",
+            _where(lambda behind, window: behind > -window),
+            "Se ve todo el pasado y además un trozo de futuro, del tamaño de la ventana. El límite va al otro lado: "
+            "hacia atrás.",
+        ),
+        KnownMistake(
+            "lo viejo, desde el límite",
+            _where(lambda behind, window: behind >= window - 1),
+            "Permites lo que queda en el límite de la ventana y más atrás. Es lo contrario: de ahí hacia acá.",
+        ),
+        KnownMistake(
+            "media ventana",
+            _where(lambda behind, window: (behind >= 0) & (behind <= window // 2)),
+            "Solo miras media ventana hacia atrás, como si la otra mitad fuese hacia delante. Entera, hacia atrás.",
         ),
         KnownMistake(
             "solo la diagonal",

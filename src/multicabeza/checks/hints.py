@@ -401,8 +401,8 @@ def _item(index: int, which: str) -> str:
 def not_a_tuple(value, count: int, which: str = "El resultado") -> str:
     """Se pedían varios resultados."""
     if which != "El resultado":
-        came = f"{len(value)} cosas" if isinstance(value, tuple | list) else "None" if value is None else _kind(value)
-        return f"{which} es {came}, y se piden {count} tensores en una pareja. Ponlos entre paréntesis, en su orden."
+        came = f"tiene longitud {len(value)}" if isinstance(value, tuple | list) else f"es {_kind(value)}"
+        return f"{which} {came}, y se piden {count} tensores en una pareja. Ponlos entre paréntesis, en su orden."
     came = "llegó None" if value is None else "llegó uno solo"
     if isinstance(value, tuple | list):
         came = f"llegaron {len(value)}"
@@ -451,5 +451,12 @@ def _kind(value) -> str:
     """Qué clase de cosa es, en palabras."""
     if isinstance(value, Tensor):
         return f"un tensor de forma {shape(value)}"
-    names = {bool: "un booleano", str: "un texto", list: "una lista", tuple: "una tupla", dict: "un diccionario"}
+    names = {
+        type(None): "None",
+        bool: "un booleano",
+        str: "un texto",
+        list: "una lista",
+        tuple: "una tupla",
+        dict: "un diccionario",
+    }
     return names.get(type(value), type(value).__name__)
