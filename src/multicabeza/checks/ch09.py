@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from .ch05 import _pairs_of
+from .compare import number
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
 
 # 9.1 · Ventana deslizante -----------------------------------------------------------------------------------------
@@ -222,8 +223,8 @@ WINDOW = Check(
         KnownMistake(
             "todo permitido",
             lambda n, window: torch.ones(n, n, dtype=torch.bool),
-            "Todo queda permitido: faltan las dos condiciones, o las unes con un «o» en vez de un «y». No ver el futuro "
-            "y no pasar de `window` hacia atrás, las dos a la vez.",
+            "Todo queda permitido: faltan las dos condiciones, o las unes con un «o» en vez de un «y». Son no ver el "
+            "futuro y no pasar de `window` hacia atrás, las dos a la vez.",
         ),
         KnownMistake(
             "comparaciones encadenadas",
@@ -340,6 +341,13 @@ def _scores_one_byte(n, num_heads, bytes_per_element=1, batch=1):
 
 def _times(factor):
     return lambda total, s: factor * total
+
+
+def _rounded_unit(value, *args, **kwargs):
+    """¿Es la cuenta buena, pasada a otra unidad y redondeada?"""
+    mine, total = number(value), _ScoreMemory()(*args, **kwargs)
+    units = [base**power for base in (1024, 1000) for power in (1, 2, 3)]
+    return mine is not None and any(mine == round(total / unit, digits) for unit in units for digits in range(4))
 
 
 MEMORY_MISTAKES = (
@@ -523,6 +531,12 @@ MEMORY_MISTAKES = (
         "El resultado está en GB. Se piden los bytes tal como salen de la cuenta.",
     ),
     KnownMistake(
+        "redondeado en otra unidad",
+        lambda *args, **kwargs: round(_ScoreMemory()(*args, **kwargs) / 2**20, 2),
+        "Pasas el resultado a otra unidad y lo redondeas. Devuelve todos los bytes, sin dividir.",
+        seen=_rounded_unit,
+    ),
+    KnownMistake(
         "la caché",
         _ScoreMemory(matrix=lambda s: 2 * 64 * s.n),
         "Has contado las claves y los valores, que crecen con n. Las puntuaciones son otra cosa: una por cada pareja "
@@ -575,19 +589,25 @@ def _moderate(lead, widths):
 
 
 def _hundreds(lead, widths):
-    """Filas cercanas a +850, a −850, a las dos cosas y a 0: ni en float64 cabe la exponencial de las tres primeras.
+    """Filas cercanas a +850, a −850, a las dos cosas (trozo a trozo, o dentro de cada uno) y a 0.
+
+    Ni en float64 cabe la exponencial de 850, y la de −850 es 0.
 
     Múltiplos de 1/8, exactos en float32: restar el máximo no redondea, se haga cuando se haga.
     """
 
     def make(generator):
         chunks = _moderate(lead, widths)(generator)
-        kinds = (torch.arange(math.prod(lead)) % 4).reshape(*lead, 1)
-        around = torch.tensor([850.0, -850.0, 0.0, 0.0])[kinds]
+        kinds = (torch.arange(math.prod(lead)) % 5).reshape(*lead, 1)
+        around = torch.tensor([850.0, -850.0, 0.0, 0.0, 0.0])[kinds]
         jumps = torch.randperm(len(widths), generator=generator) - 1.0  # en la tercera clase, −850, 0 y 850
+        inside = [torch.where(torch.arange(chunk.shape[-1]) % 3 == 1, 850.0, -850.0) for chunk in chunks]
         return [
-            around + torch.where(kinds == 2, 850 * jump, 0.0) + (8 * chunk).round() / 8
-            for jump, chunk in zip(jumps, chunks, strict=True)
+            around
+            + torch.where(kinds == 2, 850 * jump, 0.0)
+            + torch.where(kinds == 3, mixed, 0.0)
+            + (8 * chunk).round() / 8
+            for jump, mixed, chunk in zip(jumps, inside, chunks, strict=True)
         ]
 
     return make
@@ -669,6 +689,44 @@ def _everything_rescaled(chunks):
     return torch.cat([(chunk - old).exp() / total for chunk in chunks], -1)
 
 
+def _weights_in_the_first_pass(chunks):
+    old = torch.full((*chunks[0].shape[:-1], 1), _MINUS_INFINITY)
+    total, parts = torch.zeros_like(old), []
+    for chunk in chunks:
+        new = torch.maximum(old, chunk.amax(-1, keepdim=True))
+        total = total * (old - new).exp() + (chunk - new).exp().sum(-1, keepdim=True)
+        parts.append((chunk - new).exp() / total)
+        old = new
+    return torch.cat(parts, -1)
+
+
+def _max_never_kept(chunks):
+    """El máximo viejo se queda en −∞: la suma solo lleva el último trozo."""
+    new = torch.stack([chunk.amax(-1, keepdim=True) for chunk in chunks[-1:]]).amax(0)
+    total = (chunks[-1] - new).exp().sum(-1, keepdim=True)
+    return (torch.cat(chunks, -1) - new).exp() / total
+
+
+def _new_rescaled_instead(chunks):
+    old = torch.full((*chunks[0].shape[:-1], 1), _MINUS_INFINITY)
+    total = torch.zeros_like(old)
+    for chunk in chunks:
+        new = torch.maximum(old, chunk.amax(-1, keepdim=True))
+        total = total + (chunk - new).exp().sum(-1, keepdim=True) * (old - new).exp()
+        old = new
+    return torch.cat([(chunk - old).exp() / total for chunk in chunks], -1)
+
+
+def _sum_without_first(chunks):
+    x = torch.cat(chunks, -1)
+    largest = torch.cat(chunks[1:], -1).amax(-1, keepdim=True)
+    return (x - largest).exp() / (torch.cat(chunks[1:], -1) - largest).exp().sum(-1, keepdim=True)
+
+
+def _largest_only(scores):
+    return (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
+
+
 def _three_chunks(chunks):
     first, second, third = chunks
     return torch.cat([first, second, third], -1).softmax(-1)
@@ -715,6 +773,46 @@ ONLINE_MISTAKES = (
         "reescala lo viejo; después, suma.",
     ),
     KnownMistake(
+        "reescalar solo lo nuevo",
+        _new_rescaled_instead,
+        "Multiplicas por el factor lo que añades y dejas lo viejo como estaba. Es al revés: lo que hay que corregir es "
+        "lo que ya llevabas.",
+    ),
+    KnownMistake(
+        "todo NaN",
+        lambda chunks: torch.full_like(torch.cat(chunks, -1), torch.nan),
+        "Todo sale NaN desde el primer trozo: con el máximo en −∞, una resta da ∞ (nuevo − viejo, o puntuación − "
+        "viejo) y se multiplica por cero. El factor es la exponencial de (viejo − nuevo), y a las puntuaciones se les "
+        "resta el nuevo.",
+    ),
+    KnownMistake(
+        "pesos en la primera pasada",
+        _weights_in_the_first_pass,
+        "Calculas los pesos de cada trozo al pasar, con el máximo y la suma de ese momento, y después cambian. Espera "
+        "a haber visto todos: los pesos necesitan una segunda vuelta.",
+    ),
+    KnownMistake(
+        "el máximo no se guarda",
+        _max_never_kept,
+        "La suma solo lleva el último trozo: no guardas el máximo nuevo, y el viejo, que sigue en −∞, borra lo "
+        "anterior. Acaba cada vuelta actualizándolo.",
+    ),
+    KnownMistake(
+        "suma sin el primer trozo",
+        _sum_without_first,
+        "El primer trozo no entra en el máximo ni en la suma. Empieza por él.",
+    ),
+    KnownMistake(
+        "media de cada trozo",
+        _Online(part=lambda chunk, new: (chunk - new).exp().mean(-1, keepdim=True)),
+        "De cada trozo sumas la media de las exponenciales, y los anchos cuentan de menos. Es la suma.",
+    ),
+    KnownMistake(
+        "multiplicar al final",
+        _Online(weigh=lambda chunk, own, last, total: (chunk - last).exp() * total),
+        "En la segunda pasada multiplicas por la suma. Se divide.",
+    ),
+    KnownMistake(
         "exponenciales con su máximo",
         _Online(weigh=lambda chunk, own, last, total: (chunk - own).exp() / total),
         "Los pesos de los primeros trozos están hechos con el máximo que había entonces. Todos llevan el último: "
@@ -733,6 +831,27 @@ ONLINE_MISTAKES = (
         _Online(largest=lambda chunk, old: chunk.amax(-1, keepdim=True), rescale=lambda total, old, new: total),
         "Tu máximo es el del trozo, sin memoria de los anteriores, y nada lo corrige. Quédate con el mayor de los dos "
         "y reescala.",
+    ),
+    KnownMistake(
+        "máximo de cada trozo en todo",
+        _Online(
+            largest=lambda chunk, old: chunk.amax(-1, keepdim=True),
+            rescale=lambda total, old, new: total,
+            weigh=lambda chunk, own, last, total: (chunk - own).exp() / total,
+        ),
+        "Cada trozo resta su propio máximo, en la suma y en los pesos, y todos acaban pesando parecido. El máximo que "
+        "se resta es el de la fila entera.",
+    ),
+    KnownMistake(
+        "un máximo que baja",
+        _Online(largest=lambda chunk, old: chunk.amax(-1, keepdim=True)),
+        "El máximo que llevas puede bajar, porque es el del trozo, y entonces el factor se desborda. Quédate con el "
+        "mayor de los dos, el viejo y el del trozo.",
+    ),
+    KnownMistake(
+        "máximo sustituido por la media",
+        _Online(largest=lambda chunk, old: torch.maximum(old, chunk.mean(-1, keepdim=True))),
+        "Llevas la media de los trozos en vez del máximo, y lo que pasa mucho de ella se desborda. Usa `amax`.",
     ),
     KnownMistake(
         "sin el máximo",
@@ -828,6 +947,34 @@ ONLINE_MISTAKES = (
         "sin normalizar",
         _joined(lambda x: (x - x.amax(-1, keepdim=True)).exp()),
         "Devuelves las exponenciales sin dividir: el mayor de cada fila vale 1. Divide entre la suma.",
+    ),
+    KnownMistake(
+        "sin exponencial",
+        _joined(lambda x: x / x.sum(-1, keepdim=True)),
+        "Divides las puntuaciones entre su suma, y salen pesos negativos. Falta la exponencial.",
+    ),
+    KnownMistake(
+        "sigmoide",
+        _joined(torch.sigmoid),
+        "Cada puntuación pasa por una sigmoide, sin mirar a las demás. La softmax reparte un 1 entre todas.",
+    ),
+    KnownMistake(
+        "NaN tapados",
+        _joined(lambda x: _exp_over_sum(x).nan_to_num(0.0)),
+        "Con puntuaciones de cientos, las filas que se desbordan salen a cero: tapas los NaN en vez de evitarlos. "
+        "Resta el máximo antes de la exponencial.",
+    ),
+    KnownMistake(
+        "recortadas",
+        _joined(lambda x: x.clamp(-80, 80).softmax(-1)),
+        "Recortas las puntuaciones para que no se desborden, y las grandes quedan todas iguales. Resta el máximo: no "
+        "cambia el resultado.",
+    ),
+    KnownMistake(
+        "solo la mayor",
+        _joined(_largest_only),
+        "Todo el peso va a la puntuación mayor de cada fila. Eso es un máximo; la softmax reparte también entre las "
+        "demás.",
     ),
     KnownMistake(
         "logaritmo",
@@ -1001,6 +1148,17 @@ def _attention_without_keepdim(score_chunks, value_chunks):
     return weights @ values / weights.sum(-1)
 
 
+def _new_part_rescaled(score_chunks, value_chunks):
+    old = torch.full((*score_chunks[0].shape[:-1], 1), _MINUS_INFINITY)
+    total, output = torch.zeros_like(old), 0.0
+    for scores, values in zip(score_chunks, value_chunks, strict=True):
+        new = torch.maximum(old, scores.amax(-1, keepdim=True))
+        weights = (scores - new).exp() * (old - new).exp()
+        total, output = total + weights.sum(-1, keepdim=True), output + weights @ values
+        old = new
+    return output / total
+
+
 def _three_pairs(score_chunks, value_chunks):
     (s_1, s_2, s_3), (v_1, v_2, v_3) = score_chunks, value_chunks
     return torch.cat([s_1, s_2, s_3], -1).softmax(-1) @ torch.cat([v_1, v_2, v_3], -2)
@@ -1038,6 +1196,30 @@ ATTENTION_MISTAKES = (
         "reescalado sin exponencial",
         _OnlineAttention(rescale=_by_difference, rescale_output=_by_difference),
         "Reescalas con la diferencia de los máximos, y hace falta su exponencial. Escribe `(old - new).exp()`.",
+    ),
+    KnownMistake(
+        "todo NaN",
+        lambda score_chunks, value_chunks: torch.full_like(_OnlineAttention()(score_chunks, value_chunks), torch.nan),
+        "La salida es NaN desde el primer trozo: el máximo empieza en −∞, y alguna resta lo lleva a ∞ por cero (nuevo "
+        "− viejo, o puntuación − viejo). El factor es la exponencial de (viejo − nuevo); a las puntuaciones se les resta "
+        "el nuevo.",
+    ),
+    KnownMistake(
+        "un máximo que baja",
+        _OnlineAttention(largest=lambda chunk, old: chunk.amax(-1, keepdim=True)),
+        "Tu máximo es el del trozo y puede bajar: entonces el factor se desborda. No lo dejes bajar: el mayor del "
+        "viejo y el del trozo.",
+    ),
+    KnownMistake(
+        "máximo sustituido por la media",
+        _OnlineAttention(largest=lambda chunk, old: torch.maximum(old, chunk.mean(-1, keepdim=True))),
+        "Restas la media en vez del máximo, y con puntuaciones muy desiguales la exponencial se desborda. Usa `amax`.",
+    ),
+    KnownMistake(
+        "reescalar solo lo nuevo",
+        _new_part_rescaled,
+        "El factor multiplica lo que añades y lo viejo se queda como estaba. Corrige lo que ya llevabas; lo nuevo ya "
+        "va con el máximo nuevo.",
     ),
     KnownMistake(
         "máximo de cada trozo",
@@ -1117,12 +1299,28 @@ ATTENTION_MISTAKES = (
     KnownMistake(
         "solo el último trozo",
         _each_alone(lambda outputs, scores: outputs[-1]),
-        "Solo cuenta el último trozo: en el bucle, cada uno borra lo anterior. Acumula.",
+        "Solo cuenta el último trozo: en el bucle, cada uno borra lo anterior, o el máximo viejo se queda en −∞ y lo "
+        "reescala a cero. Acumula, y guarda el máximo nuevo.",
     ),
     KnownMistake(
         "solo el primer trozo",
         _each_alone(lambda outputs, scores: outputs[0]),
         "Solo cuenta el primer trozo: el `return` está dentro del bucle. Sácalo.",
+    ),
+    KnownMistake(
+        "sin el primer trozo",
+        lambda score_chunks, value_chunks: _OnlineAttention()(score_chunks[1:], value_chunks[1:]),
+        "El primer trozo no cuenta: empiezas por el segundo. Con m = −∞ y sumas a cero, el bucle vale también para él.",
+    ),
+    KnownMistake(
+        "sin el último trozo",
+        lambda score_chunks, value_chunks: _OnlineAttention()(score_chunks[:-1], value_chunks[:-1]),
+        "El último trozo no cuenta: el bucle acaba antes. Recorre las dos listas hasta el final.",
+    ),
+    KnownMistake(
+        "entre el número de trozos",
+        lambda score_chunks, value_chunks: _OnlineAttention()(score_chunks, value_chunks) / len(score_chunks),
+        "Divides la salida, además, entre el número de trozos. La suma de exponenciales ya los cuenta todos.",
     ),
     KnownMistake(
         "sin el máximo",
@@ -1173,6 +1371,12 @@ ATTENTION_MISTAKES = (
         "sin softmax",
         _whole(lambda scores, values: scores @ values),
         "Mezclas los valores con las puntuaciones en bruto. Pásalas antes por la exponencial y divide.",
+    ),
+    KnownMistake(
+        "solo la clave mayor",
+        _whole(lambda scores, values: _largest_only(scores) @ values),
+        "Cada consulta se lleva entero el valor de su clave de mayor puntuación. La softmax reparte: usa la "
+        "exponencial.",
     ),
     KnownMistake(
         "dividir entre las puntuaciones",
@@ -1241,7 +1445,7 @@ ATTENTION_MISTAKES = (
         _attention_without_keepdim,
         "Las formas no encajan: al máximo o a la suma les falta la última dimensión, que se pierde al reducir. Añade "
         "`keepdim=True`.",
-        error=r"tensor b \([56]\)",
+        error=r"tensor b \([256]\)",
     ),
     KnownMistake(
         "valores por posición",
@@ -1262,7 +1466,14 @@ ATTENTION_MISTAKES = (
         ),
         "Un trozo de puntuaciones se encuentra con los valores de otro, y no miden lo mismo. Recorre las dos listas a "
         "la vez y en el mismo orden.",
-        error="Expected size for first two dimensions|shapes cannot be multiplied|must match",
+        error="Expected size for first two dimensions|shapes cannot be multiplied",
+    ),
+    KnownMistake(
+        "valores unidos por la última",
+        lambda score_chunks, value_chunks: torch.cat(score_chunks, -1).softmax(-1) @ torch.cat(value_chunks, -1),
+        "Al concatenar no encajan las formas. Las puntuaciones se unen por la última dimensión y los valores por la "
+        "penúltima, que son las claves.",
+        error="Sizes of tensors must match",
     ),
     KnownMistake(
         "tres trozos",
