@@ -849,7 +849,7 @@ GROUPED_MISTAKES = (
         "claves sin trasponer",
         _Grouped(compare=lambda query, key: query @ key),
         "Al puntuar no encajan las formas: faltó trasponer las claves. Intercambia sus dos últimas dimensiones.",
-        error="Expected size for first two dimensions|shapes cannot be multiplied|must match",
+        error="Expected size for first two dimensions",
     ),
     KnownMistake(
         "sin escala",

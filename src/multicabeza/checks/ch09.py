@@ -1201,8 +1201,8 @@ ATTENTION_MISTAKES = (
         "todo NaN",
         lambda score_chunks, value_chunks: torch.full_like(_OnlineAttention()(score_chunks, value_chunks), torch.nan),
         "La salida es NaN desde el primer trozo: el máximo empieza en −∞, y alguna resta lo lleva a ∞ por cero (nuevo "
-        "− viejo, o puntuación − viejo). El factor es la exponencial de (viejo − nuevo); a las puntuaciones se les resta "
-        "el nuevo.",
+        "− viejo, o puntuación − viejo). El factor es la exponencial de (viejo − nuevo); a las puntuaciones se les "
+        "resta el nuevo.",
     ),
     KnownMistake(
         "un máximo que baja",
