@@ -591,24 +591,24 @@ def _moderate(lead, widths):
 def _hundreds(lead, widths):
     """Filas cercanas a +850, a −850, a las dos cosas (trozo a trozo, o dentro de cada uno) y a 0.
 
-    Ni en float64 cabe la exponencial de 850, y la de −850 es 0.
-
-    Múltiplos de 1/8, exactos en float32: restar el máximo no redondea, se haga cuando se haga.
+    Ni en float64 cabe la exponencial de 850, y la de −850 es 0. En la tercera clase el máximo sube y después baja; en
+    la última sube hasta el final. Son múltiplos de 1/8, exactos en float32: restar el máximo no redondea.
     """
 
     def make(generator):
         chunks = _moderate(lead, widths)(generator)
         kinds = (torch.arange(math.prod(lead)) % 5).reshape(*lead, 1)
         around = torch.tensor([850.0, -850.0, 0.0, 0.0, 0.0])[kinds]
-        jumps = torch.randperm(len(widths), generator=generator) - 1.0  # en la tercera clase, −850, 0 y 850
-        inside = [torch.where(torch.arange(chunk.shape[-1]) % 3 == 1, 850.0, -850.0) for chunk in chunks]
-        return [
-            around
-            + torch.where(kinds == 2, 850 * jump, 0.0)
-            + torch.where(kinds == 3, mixed, 0.0)
-            + (8 * chunk).round() / 8
-            for jump, mixed, chunk in zip(jumps, inside, chunks, strict=True)
-        ]
+        low = (torch.randperm(len(widths) - 1, generator=generator) - 1.0).tolist()  # −1 y 0, en cualquier orden
+        jumps = [*low[:1], 1.0, *low[1:]]
+        shifted = []
+        for i, (jump, chunk) in enumerate(zip(jumps, chunks, strict=True)):
+            inside = torch.where(torch.arange(chunk.shape[-1]) % 3 == 1, 850.0, -850.0)
+            moved = (
+                torch.where(kinds == 2, 850 * jump, 0.0) + torch.where(kinds == 3, inside, 0.0) + 4 * i * (kinds == 4)
+            )
+            shifted.append(around + moved + (8 * chunk).round() / 8)
+        return shifted
 
     return make
 
