@@ -799,6 +799,16 @@ GROUPED_MISTAKES = (
         "las h.",
     ),
     KnownMistake(
+        "solo la primera cabeza",
+        _Grouped(after=lambda output, g: output[:, :1]),
+        "Solo sale la primera cabeza de consulta: el `return` está dentro del bucle. Recórrelas todas.",
+    ),
+    KnownMistake(
+        "solo la última cabeza",
+        _Grouped(after=lambda output, g: output[:, -1:]),
+        "Solo sale la última cabeza de consulta: en el bucle, cada una borra a la anterior. Guárdalas todas.",
+    ),
+    KnownMistake(
         "suma de la salida de cada grupo",
         _Grouped(after=lambda output, g: output.unflatten(1, (g, -1)).sum(2)),
         "Sumas lo que sale de las cabezas de un grupo. Devuelve cada una por separado, h en total.",
@@ -895,6 +905,11 @@ GROUPED_MISTAKES = (
         "raíz del número de cabezas",
         _Grouped(scale=lambda query, key: query.shape[1] ** 0.5),
         "La escala depende de cuántas cabezas hay: lees d en la dimensión 1. Tómala de la última.",
+    ),
+    KnownMistake(
+        "raíz de g",
+        _Grouped(scale=lambda query, key: key.shape[1] ** 0.5),
+        "Lees d en la dimensión 1 de las claves, y ahí están sus g cabezas. Es la última dimensión.",
     ),
     # Tapar.
     KnownMistake(
@@ -1167,6 +1182,11 @@ POOL_MISTAKES = (
         "Te quedas con la última cabeza de cada grupo: en el bucle, cada una borra a la anterior. Acumula y divide.",
     ),
     KnownMistake(
+        "la última, ya dividida",
+        _Pool(pool=lambda groups: groups[:, :, -1] / groups.shape[2]),
+        "De cada grupo queda la última cabeza, dividida: asignas donde había que sumar. Acumula con `+=`.",
+    ),
+    KnownMistake(
         "la mediana",
         _Pool(pool=lambda groups: groups.median(2).values),
         "Tomas la mediana de las cabezas del grupo. Se pide la media.",
@@ -1306,6 +1326,12 @@ POOL_MISTAKES = (
         _Pool(join=lambda pooled, h: pooled.flatten(1).T),
         "El resultado está traspuesto, como lo guarda `nn.Linear`. Aquí las columnas son de las cabezas y las filas, "
         "d_model.",
+    ),
+    KnownMistake(
+        "releída al final",
+        _Pool(join=lambda pooled, h: pooled.flatten(1).T.reshape(pooled.shape[0], -1)),
+        "La forma es la debida y los números no están en su sitio: al final relees con `reshape` una matriz que estaba "
+        "traspuesta. Deshazlo con `.T`.",
     ),
     KnownMistake(
         "repetida hasta h",

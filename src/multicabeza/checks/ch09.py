@@ -55,6 +55,19 @@ def _rows_from_the_first_full(n, window):
     return mask
 
 
+def _rows_after_the_first_full(n, window):
+    mask = _right_window(n, window).clone()
+    mask[:window] = False
+    return mask
+
+
+def _negative_start_and_one_more(n, window):
+    mask = torch.zeros(n, n, dtype=torch.bool)
+    for i in range(n):
+        mask[i, i - window : i + 1] = True
+    return mask
+
+
 def _blocks(n, window):
     block = torch.arange(n) // window
     return block[:, None] == block
@@ -202,6 +215,24 @@ WINDOW = Check(
             _negative_start,
             "En las primeras filas el recorte empieza en un número negativo, que Python cuenta desde el final. No "
             "bajes de 0: `max(0, …)`.",
+        ),
+        KnownMistake(
+            "índice negativo y uno de más",
+            _negative_start_and_one_more,
+            "El recorte de cada fila empieza en i − window: sobra un token, y en las primeras filas el índice es "
+            "negativo y cuenta desde el final. Empieza en `max(0, i - window + 1)`.",
+        ),
+        KnownMistake(
+            "primeras filas vacías, hasta la ventana",
+            _rows_after_the_first_full,
+            "Las primeras `window` filas están vacías: el bucle empieza en la fila `window`. Todas ven algo, "
+            "desde la 0.",
+        ),
+        KnownMistake(
+            "resta de booleanos",
+            lambda n, window: (_behind(n) >= 0) - (_behind(n) >= window),
+            "Restas dos máscaras de booleanos, y torch no los resta. Para quitar una de otra, `a & ~b`.",
+            error="Subtraction",
         ),
         KnownMistake(
             "suma de diagonales",
@@ -689,6 +720,23 @@ def _everything_rescaled(chunks):
     return torch.cat([(chunk - old).exp() / total for chunk in chunks], -1)
 
 
+def _rescaled_after_adding(chunks):
+    old = torch.full((*chunks[0].shape[:-1], 1), _MINUS_INFINITY)
+    total = torch.zeros_like(old)
+    for chunk in chunks:
+        new = torch.maximum(old, chunk.amax(-1, keepdim=True))
+        total = (total + (chunk - new).exp().sum(-1, keepdim=True)) * (old - new).exp()
+        old = new
+    return torch.cat([(chunk - old).exp() / total for chunk in chunks], -1)
+
+
+def _tuple_of_max(chunks):
+    largest = chunks[0].max(-1, keepdim=True)
+    for chunk in chunks[1:]:
+        largest = torch.maximum(largest, chunk.max(-1, keepdim=True))
+    return largest
+
+
 def _weights_in_the_first_pass(chunks):
     old = torch.full((*chunks[0].shape[:-1], 1), _MINUS_INFINITY)
     total, parts = torch.zeros_like(old), []
@@ -753,7 +801,7 @@ ONLINE_MISTAKES = (
         "suma sin reescalar",
         _Online(rescale=lambda total, old, new: total),
         "Cuando el máximo sube, la suma que llevabas sigue hecha con el máximo viejo. Antes de añadir el trozo, "
-        "multiplícala por la exponencial de (máximo viejo − nuevo).",
+        "multiplícala por la exponencial de (máximo viejo − nuevo): guarda el viejo hasta haberlo usado.",
     ),
     KnownMistake(
         "reescalada al revés",
@@ -771,6 +819,19 @@ ONLINE_MISTAKES = (
         _everything_rescaled,
         "Reescalas la suma cuando ya le has añadido el trozo, y el trozo ya iba con el máximo nuevo. Primero "
         "reescala lo viejo; después, suma.",
+    ),
+    KnownMistake(
+        "reescalar al acabar la vuelta",
+        _rescaled_after_adding,
+        "Reescalas la suma al acabar cada vuelta, con el trozo ya dentro, y al empezar el factor es 0: el primero se "
+        "pierde. Reescala lo viejo y añade después.",
+    ),
+    KnownMistake(
+        "max con dos resultados",
+        _tuple_of_max,
+        "`max` con una dimensión devuelve dos cosas, los valores y sus posiciones. Quédate con `.values`, o usa "
+        "`amax`.",
+        error="return_types|namedtuple|not tuple",
     ),
     KnownMistake(
         "reescalar solo lo nuevo",
@@ -1148,6 +1209,34 @@ def _attention_without_keepdim(score_chunks, value_chunks):
     return weights @ values / weights.sum(-1)
 
 
+def _everything_rescaled_attention(first_max_known):
+    """El error de quien reescala con el trozo ya sumado; el máximo empieza en el del primer trozo, o en −∞."""
+
+    def answer(score_chunks, value_chunks):
+        old = score_chunks[0].amax(-1, keepdim=True)
+        old = old if first_max_known else torch.full_like(old, _MINUS_INFINITY)
+        total, output = torch.zeros_like(old), 0.0
+        for scores, values in zip(score_chunks, value_chunks, strict=True):
+            new = torch.maximum(old, scores.amax(-1, keepdim=True))
+            weights, factor = (scores - new).exp(), (old - new).exp()
+            total, output = (total + weights.sum(-1, keepdim=True)) * factor, (output + weights @ values) * factor
+            old = new
+        return output / total
+
+    return answer
+
+
+def _parts_with_their_sum(score_chunks, value_chunks):
+    old = torch.full((*score_chunks[0].shape[:-1], 1), _MINUS_INFINITY)
+    total, output = torch.zeros_like(old), 0.0
+    for scores, values in zip(score_chunks, value_chunks, strict=True):
+        new = torch.maximum(old, scores.amax(-1, keepdim=True))
+        weights, factor = (scores - new).exp(), (old - new).exp()
+        total = total * factor + weights.sum(-1, keepdim=True)
+        output, old = output * factor + weights / total @ values, new
+    return output
+
+
 def _new_part_rescaled(score_chunks, value_chunks):
     old = torch.full((*score_chunks[0].shape[:-1], 1), _MINUS_INFINITY)
     total, output = torch.zeros_like(old), 0.0
@@ -1220,6 +1309,33 @@ ATTENTION_MISTAKES = (
         _new_part_rescaled,
         "El factor multiplica lo que añades y lo viejo se queda como estaba. Corrige lo que ya llevabas; lo nuevo ya "
         "va con el máximo nuevo.",
+    ),
+    KnownMistake(
+        "reescalar también lo nuevo",
+        _everything_rescaled_attention(True),
+        "El factor multiplica también lo que acabas de añadir, que ya iba con el máximo nuevo. Reescala lo acumulado "
+        "antes de sumar.",
+    ),
+    KnownMistake(
+        "reescalar al acabar la vuelta",
+        _everything_rescaled_attention(False),
+        "Reescalas al acabar cada vuelta, con el trozo ya sumado; en la primera el factor es 0 y el trozo se pierde. "
+        "Primero lo viejo por el factor, y luego la suma.",
+    ),
+    KnownMistake(
+        "cada parte con su suma",
+        _parts_with_their_sum,
+        "Divides cada parte entre la suma que hay al llegar ella, y esa suma cambia después. Acumula sin dividir y "
+        "divide una vez.",
+    ),
+    KnownMistake(
+        "max con dos resultados",
+        lambda score_chunks, value_chunks: torch.maximum(
+            score_chunks[0].max(-1, keepdim=True), score_chunks[0].max(-1, keepdim=True)
+        ),
+        "`max` a lo largo de una dimensión da una pareja, valores y posiciones, y no un tensor. Usa `amax`, o su "
+        "`.values`.",
+        error="return_types|namedtuple|not tuple",
     ),
     KnownMistake(
         "máximo de cada trozo",
