@@ -1045,7 +1045,7 @@ ONLINE_MISTAKES = (
     KnownMistake(
         "dos veces",
         _joined(lambda x: x.softmax(-1).softmax(-1)),
-        "Aplicas la softmax dos veces, y los pesos salen casi iguales. Cada trozo, una.",
+        "Aplicas la softmax dos veces, y los pesos salen casi iguales. Es una sola, sobre las puntuaciones.",
     ),
     KnownMistake(
         "softmax de las softmax",
@@ -1539,7 +1539,7 @@ ATTENTION_MISTAKES = (
     KnownMistake(
         "salida y pesos",
         _whole(lambda scores, values: (scores.softmax(-1) @ values, scores.softmax(-1))),
-        "Devuelves la salida y los pesos. Solo la salida.",
+        "Devuelves la salida y los pesos. Sobra la segunda cosa: se pide solo la salida.",
     ),
     KnownMistake(
         "salida, máximo y suma",
