@@ -23,6 +23,8 @@ _HOME = {
     "pruning": ("head_importance", "HardConcrete", "gate_heads", "prune_heads"),
     "models": ("load_bert", "load_smollm2"),
     "views": ("show", "explore", "head_view", "model_view", "token_view", "predict", "calculator", "claim"),
+    "laboratory": ("lab",),
+    "switches": ("switchboard",),
     "checks": ("check",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -72,6 +72,13 @@ def press_everything(page: Page) -> None:
             if place.count() and place.is_visible():
                 place.focus()
                 page.keyboard.press("Enter")
+    for lab in page.locator(".mc-lab").all():
+        lab.locator("[data-head]").nth(1).press("Enter")
+        lab.get_by_role("slider").press("ArrowLeft")
+        expect(lab.locator("output")).to_have_text("paso 1000")
+        lab.locator("textarea").press("End")
+        lab.locator("textarea").press("x")
+        expect(lab.locator(".message")).to_be_visible()
     for question in page.locator(".mc-predict").all():
         answer(page, question)
     for radio in page.locator(".portada input").all()[:3]:
@@ -148,7 +155,8 @@ def test_weight(opened: tuple[Page, Record], path: str, book: Path) -> None:
     total = sum(weights.values()) + inline
     assert total <= SCRIPT_LIMIT, f"{path}: {total / 1e3:.0f} KB de programas: {weights}, y {inline} en la página"
     body = page.content()
-    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens")} | {"d3.v5.min": "mc-view"}
+    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens", "lab")}
+    marks["d3.v5.min"] = "mc-view"
     for script, mark in marks.items():
         loaded = any(p.endswith(f"/{script}.js") for p in own)
         assert loaded <= (f'class="{mark}' in body or f"<{mark}" in body), f"{path} carga {script} y no lo usa"

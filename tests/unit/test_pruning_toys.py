@@ -117,7 +117,9 @@ def test_choosing_by_turns_measures_again_each_time(model, data):
 def test_choosing_by_gates_leaves_the_model_alone(model, monkeypatch):
     monkeypatch.setattr(choice, "GATE_STEPS", 3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    first, second = choice.by_gates(model, 0)
+    gates = choice.train_gates(model, 0)
+    assert (gates.log_alpha != 2).any()
+    first, second = choice.by_gates(gates)
     assert first < second
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.requires_grad for parameter in model.parameters())

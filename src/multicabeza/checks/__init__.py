@@ -15,11 +15,11 @@ bueno a sí mismo.
 import os
 import sys
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06, ch08, ch09
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09
 from .framework import Check, Result, examine
 
 CHECKS: dict[str, Check] = {
-    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06, ch08, ch09) for check in chapter.CHECKS
+    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09) for check in chapter.CHECKS
 }
 
 
