@@ -57,7 +57,7 @@ def check(id: str, answer: object) -> Result:
 
 def _say(line: str) -> None:
     try:
-        print(line)
+        print(f"{line}\n", end="")  # de una vez: así el kernel no la manda en dos trozos
     except UnicodeEncodeError:  # consolas que no conocen «✓» ni «√»
         encoding = sys.stdout.encoding or "ascii"
         print(line.encode(encoding, errors="replace").decode(encoding))

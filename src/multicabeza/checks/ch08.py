@@ -1064,7 +1064,7 @@ GROUPED = Check(
     reference=grouped_query_attention,
     cases=(
         Case("sin máscara", _grouped_call(4, 6, 2, 7, 5)),
-        Case("con máscara y puntuaciones altas y bajas", _grouped_call(3, 8, 4, 5, 6, masked=True, size=4.0)),
+        Case("con máscara y puntuaciones altas y bajas", _grouped_call(3, 8, 4, 5, 6, masked=True, size=12.0)),
     ),
     mistakes=GROUPED_MISTAKES,
     combined=_pairs_of(GROUPED_MISTAKES, _Grouped),
