@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from tests.checks import answers_08_09
+
 # --- Correctas, escritas de otra manera ---------------------------------------------------------------------------
 
 
@@ -1063,6 +1065,7 @@ UNUSUAL = {
         lambda gamma=-0.1, zeta=1.1: np.log(np.float64(-gamma)) - np.log(zeta),
         lambda gamma=-0.1, zeta=1.1: -2 * math.atanh(1 + 2 * gamma / (zeta - gamma)),
     ],
+    **answers_08_09.UNUSUAL,
 }
 
 # --- Equivocadas, escritas de otra manera -------------------------------------------------------------------------
@@ -1368,6 +1371,7 @@ VARIANTS = [
     ),
     ("7.5", lambda gamma=-0.1, zeta=1.1: math.exp(closing_by_bisection(gamma, zeta)), "α en vez de log α"),
     ("7.5", lambda gamma=-0.1, zeta=1.1: -2.3979, "γ y ζ fijas"),
+    *answers_08_09.VARIANTS,
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -1471,6 +1475,7 @@ LOOKALIKES = [
     ("7.5", lambda gamma=-0.1, zeta=1.1: (-2.398, 0.5), "una tupla"),
     ("7.5", lambda gamma=-0.1, zeta=1.1: -math.inf, "es -inf"),
     ("7.5", lambda gamma=-0.1, zeta=1.1: None, "None"),
+    *answers_08_09.LOOKALIKES,
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -1733,5 +1738,41 @@ IMPOSTORS = {
     "7.5": {
         "número copiado": lambda gamma=-0.1, zeta=1.1: math.log(0.1 / 1.1),
         "igual a todo, con sus nombres": lambda gamma=-0.1, zeta=1.1: EqualToEverything(),
+    },
+    "8.1": {
+        "cuenta copiada, corta": pasted("8.1", 12, 5, 64, 50),
+        "cuenta copiada, larga": pasted("8.1", 30, 3, 96, 700, 6, 8),
+    },
+    "8.2": {**by_memory("8.2"), "al azar": lambda x, n_rep: torch.randn(len(x), x.shape[1] * n_rep, *x.shape[2:])},
+    "8.3": {
+        **by_memory("8.3"),
+        "media de los valores": lambda query, key, value, mask=None: value.mean((1, 2), keepdim=True).expand_as(query),
+    },
+    "8.4": {
+        **by_memory("8.4"),
+        "al azar": lambda w, num_heads, num_kv_heads: torch.randn(len(w), w.shape[1] // num_heads * num_kv_heads),
+    },
+    "8.5": {
+        **by_memory("8.5"),
+        "el valor y la caché": lambda query, key, value, cache: (value, cache or (key, value)),
+    },
+    "9.1": {
+        "máscara copiada, corta": pasted("9.1", 9, 4),
+        "máscara copiada, larga": pasted("9.1", 40, 12),
+        "máscara copiada, ancha": pasted("9.1", 6, 10),
+    },
+    "9.2": {
+        "cuenta copiada, corta": pasted("9.2", 50, 3),
+        "cuenta copiada, larga": pasted("9.2", 390, 7, 8, 5),
+    },
+    "9.3": {
+        "recuerda por formas": remember_by_sizes("9.3"),
+        "reparto igual": lambda chunks: torch.full_like(torch.cat(chunks, -1), 1 / sum(c.shape[-1] for c in chunks)),
+    },
+    "9.4": {
+        "recuerda por formas": remember_by_sizes("9.4"),
+        "valores al azar": lambda score_chunks, value_chunks: torch.randn(
+            *score_chunks[0].shape[:-1], value_chunks[0].shape[-1]
+        ),
     },
 }

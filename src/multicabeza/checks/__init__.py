@@ -15,11 +15,11 @@ bueno a sí mismo.
 import os
 import sys
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09
 from .framework import Check, Result, examine
 
 CHECKS: dict[str, Check] = {
-    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06, ch07) for check in chapter.CHECKS
+    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09) for check in chapter.CHECKS
 }
 
 
@@ -57,7 +57,7 @@ def check(id: str, answer: object) -> Result:
 
 def _say(line: str) -> None:
     try:
-        print(line)
+        print(f"{line}\n", end="")  # de una vez: así el kernel no la manda en dos trozos
     except UnicodeEncodeError:  # consolas que no conocen «✓» ni «√»
         encoding = sys.stdout.encoding or "ascii"
         print(line.encode(encoding, errors="replace").decode(encoding))

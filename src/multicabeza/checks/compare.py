@@ -76,6 +76,8 @@ def equal(mine, kept) -> bool:
     if isinstance(kept, Tensor):
         same_kind = isinstance(mine, Tensor) and (mine.shape, mine.dtype) == (kept.shape, kept.dtype)
         return same_kind and torch.equal(mine.detach(), kept)
+    if isinstance(kept, list | tuple):
+        return type(mine) is type(kept) and len(mine) == len(kept) and all(map(equal, mine, kept))
     return mine == kept
 
 
@@ -83,9 +85,11 @@ def in_double(value):
     """La entrada con los números reales en doble precisión, para que la referencia no redondee."""
     if isinstance(value, Tensor):
         return value.double() if value.is_floating_point() else value.clone()
+    if isinstance(value, list | tuple):
+        return type(value)(in_double(item) for item in value)
     if isinstance(value, dict):
         return {key: in_double(item) for key, item in value.items()}
-    return copy(value)
+    return value
 
 
 def difference(value, expected, *, like_mistake: bool = False) -> str | None:

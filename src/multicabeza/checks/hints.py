@@ -213,6 +213,8 @@ def entry(check, call, label: str) -> str:
 def _entry(value) -> str:
     if isinstance(value, Tensor):
         return shape(value)
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Tensor) for item in value):
+        return f"= {' y '.join(map(shape, value)) if len(value) == 2 else ', '.join(map(shape, value))}"
     return f"= lista de {len(value)}" if isinstance(value, list) else f"= {value}"
 
 
@@ -304,11 +306,11 @@ def what_is_seen(check, outcome, expected, problem: str, at: str) -> str:
     if isinstance(outcome, Raised):
         return error(outcome, at)
     value, which = unpacked(outcome.value, expected), "El resultado"
-    if isinstance(expected, tuple):
+    while isinstance(expected, tuple):
         if not isinstance(value, tuple | list) or len(value) != len(expected):
-            return not_a_tuple(value, len(expected))
+            return not_a_tuple(value, len(expected), which)
         index = next(i for i, pair in enumerate(zip(value, expected, strict=True)) if difference(*pair))
-        value, expected, which = value[index], expected[index], f"El {_ORDINALS[index]} resultado"
+        value, expected, which = value[index], expected[index], _item(index, which)
         problem = difference(value, expected)
     if isinstance(expected, dict) and isinstance(value, dict):
         if problem == "claves":
@@ -389,8 +391,18 @@ def wrong_keys(value: dict, expected: dict, which: str) -> str:
     )
 
 
-def not_a_tuple(value, count: int) -> str:
+def _item(index: int, which: str) -> str:
+    """«El segundo resultado»; dentro de él, «El primer tensor del segundo resultado»."""
+    if which == "El resultado":
+        return f"El {_ORDINALS[index]} resultado"
+    return f"El {_ORDINALS[index]} tensor {which.replace('El', 'del', 1)}"
+
+
+def not_a_tuple(value, count: int, which: str = "El resultado") -> str:
     """Se pedían varios resultados."""
+    if which != "El resultado":
+        came = f"tiene longitud {len(value)}" if isinstance(value, tuple | list) else f"es {_kind(value)}"
+        return f"{which} {came}, y se piden {count} tensores en una pareja. Ponlos entre paréntesis, en su orden."
     came = "llegó None" if value is None else "llegó uno solo"
     if isinstance(value, tuple | list):
         came = f"llegaron {len(value)}"
@@ -439,5 +451,12 @@ def _kind(value) -> str:
     """Qué clase de cosa es, en palabras."""
     if isinstance(value, Tensor):
         return f"un tensor de forma {shape(value)}"
-    names = {bool: "un booleano", str: "un texto", list: "una lista", tuple: "una tupla", dict: "un diccionario"}
+    names = {
+        type(None): "None",
+        bool: "un booleano",
+        str: "un texto",
+        list: "una lista",
+        tuple: "una tupla",
+        dict: "un diccionario",
+    }
     return names.get(type(value), type(value).__name__)
