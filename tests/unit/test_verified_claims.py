@@ -137,7 +137,7 @@ GOOD = """\
         ("formato: .2f", "formato: 2", "«formato» debe ser un texto"),
         ("n: casos}", "n: casos, n: otros}", "línea 12: se repite «n»"),
         ("n: casos}", "n: casos}\n        - {id: 02-razon, mide: otra}", "la medida «02-razon» está dos veces"),
-        ("        - {id: 02-razon, mide: la razón, n: casos}\n", "", "no tiene ninguna medida"),
+        ("        - {id: 02-razon, mide: la razón, n: casos}\n", "", "línea 3: la afirmación: falta «medidas»"),
     ],
 )
 def test_a_wrong_file_says_where(tmp_path: Path, old: str, new: str, message: str):

@@ -138,8 +138,6 @@ def _claim(entry: object) -> Claim:
         raise ClaimsError(f"{where}: el veredicto es «{claim.veredicto}»; puede ser {', '.join(VERDICTS)}")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", claim.ancla):
         raise ClaimsError(f"{where}: el ancla lleva minúsculas sin acento, cifras y guiones")
-    if not claim.medidas:
-        raise ClaimsError(f"{where} no tiene ninguna medida")
     return claim
 
 
