@@ -300,7 +300,7 @@ def test_the_page_shows_what_the_chapter_measured(built: MiniBook):
         "No se reproduce",
         "La razón es uno.",
         "Fuente: Alguien (2017), §3. Su cifra: 1,00.",
-        "1,01 la razón",
+        "La razón: 1,01",
         "intervalo del 95 %: de 0,91 a 1,11 · n = 12 000 casos · 5 semillas · control: 0,50 (sin nada)",
         "se rehace con python -m multicabeza.toys.records medida.",
     ):

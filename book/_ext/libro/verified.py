@@ -338,7 +338,7 @@ class ClaimsDirective(Directive):
         for measure in claim.medidas:
             place = {"notebook": chapter.cuaderno, "measure": measure}
             value = nodes.strong("", "", Measured(part="value", **place))
-            line = nodes.paragraph("", "", value, nodes.Text(" "), *self.inline(measure.mide))
+            line = nodes.paragraph("", "", *self.inline(f"{measure.mide[0].upper()}{measure.mide[1:]}: "), value)
             data = nodes.paragraph("", "", Measured(part="details", **place), classes=["mc-claims-data"])
             measures += nodes.list_item("", line, data)
         link = nodes.reference("", "la celda que lo mide", refuri="", cell=(chapter.cuaderno, claim.celda))
@@ -411,7 +411,7 @@ def _fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         if node["part"] == "value":
             node.replace_self(nodes.Text(written(values[notebook][measure.id], measure)))
         else:
-            node.replace_self(nodes.Text(" · ".join(details(values[notebook], measure))))
+            node.replace_self(nodes.Text("\u00a0· ".join(details(values[notebook], measure))))
     for link in doctree.findall(lambda node: isinstance(node, nodes.reference) and "cell" in node):
         notebook, cell = link["cell"]
         link["refuri"] = f"{app.builder.get_relative_uri(docname, notebook)}#{OWN_PLACE}{cell}"
