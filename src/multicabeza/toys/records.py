@@ -251,6 +251,7 @@ RECIPES = {
                     "importance",
                     "ascending",
                     "stratified_order",
+                    "same_layers",
                     "heads_of",
                     "whole_groups",
                     "iterative_orders",
