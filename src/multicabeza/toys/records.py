@@ -223,6 +223,14 @@ RECIPES = {
         40,
         files="translator:checkpoint_files",
     ),
+    "08_gqa": Recipe(
+        "gqa:record",
+        ("toys/gqa.py", *_LAYER, "attention.py:KVCache", "attention.py:RotaryEmbedding"),
+        tuple(range(10, 15)),
+        18,
+        files="gqa:checkpoint_files",
+    ),
+    "08_speed": Recipe("decoding:record", ("toys/decoding.py", *_LAYER, "attention.py:KVCache"), (10,), 4),
 }
 
 
