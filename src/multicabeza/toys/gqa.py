@@ -139,15 +139,18 @@ def floor() -> float:
 
 @cache
 def text() -> tuple[str, str]:
-    """La documentación de Python, sin subrayados ni sangrías: (para entrenar, para medir), sin ningún tema común."""
+    """La documentación de Python, sin subrayados ni sangrías: (para entrenar, para medir), sin párrafos comunes."""
     from pydoc_data.topics import topics
 
-    parts: tuple[list[str], list[str]] = ([], [])
+    paragraphs: tuple[list[str], list[str]] = ([], [])
     for name in sorted(topics):
         plain = re.sub(r"[*=~^-]{3,}", "", topics[name])
-        plain = re.sub(r"\n{3,}", "\n\n", re.sub(r" {2,}", " ", plain))
-        parts[zlib.crc32(name.encode()) % HELD_OUT == 0].append("".join(c for c in plain if c in ALPHABET))
-    return "\n".join(parts[0]), "\n".join(parts[1])
+        plain = "".join(c for c in re.sub(r" {2,}", " ", plain) if c in ALPHABET)
+        paragraphs[zlib.crc32(name.encode()) % HELD_OUT == 0].extend(re.split(r"\n\s*\n", plain))
+    # Hay párrafos que salen en varios temas: los que están en los de medir no se usan para entrenar.
+    held = {" ".join(paragraph.split()) for paragraph in paragraphs[1]}
+    train = [paragraph for paragraph in paragraphs[0] if " ".join(paragraph.split()) not in held]
+    return "\n\n".join(train), "\n\n".join(paragraphs[1])
 
 
 def encode(string: str) -> Tensor:
