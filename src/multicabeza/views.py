@@ -1206,7 +1206,7 @@ def _kv_texts(model: int, n: int, batch: int, size: int) -> dict[str, str]:
         "factors": _kv_factors(shape, n, batch, size),
         "whole": _bytes(whole),
         "times": f"{_fixed(whole / memory, 1)} veces",
-        "note": shape.note,
+        "note": f"{shape.note} Fuente: {shape.source}.".strip(),
     }
 
 
@@ -1260,7 +1260,7 @@ def _kv_calculator() -> _Calculator:
         {
             "name": shape.name, "kind": shape.kind, "layers": shape.n_layers, "h": shape.num_heads,
             "g": shape.num_kv_heads, "dK": shape.head_dim, "latent": shape.latent_dim, "window": shape.window,
-            "local": shape.n_local_layers, "note": shape.note,
+            "local": shape.n_local_layers, "note": f"{shape.note} Fuente: {shape.source}.".strip(),
         }
         for shape in _CACHED
     ]  # fmt: skip

@@ -89,19 +89,24 @@ def alternate(calls: dict[object, Callable[[], object]], rounds: int = ROUNDS) -
 
     Args:
         calls: nombre → función sin argumentos.
-        rounds: vueltas que cuentan, tras tres de calentamiento.
+        rounds: vueltas que cuentan, tras tres de calentamiento; con un solo hilo de PyTorch, que luego se devuelve.
 
     Returns:
         Nombre → un tiempo por vuelta.
     """
     names, times = list(calls), {name: [] for name in calls}
-    for turn in range(rounds + WARM_UP):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            start = time.process_time()
-            calls[name]()
-            if turn >= WARM_UP:
-                times[name].append(time.process_time() - start)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for turn in range(rounds + WARM_UP):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                start = time.process_time()
+                calls[name]()
+                if turn >= WARM_UP:
+                    times[name].append(time.process_time() - start)
+    finally:
+        torch.set_num_threads(threads)
     return times
 
 
@@ -185,25 +190,20 @@ def _filled(g: int, batch: int, n: int) -> tuple[MultiHeadAttention, KVCache]:
 
 def record(seeds: list[int]) -> dict:
     """Lo que el capítulo 08 cuenta de la velocidad: con un hilo, en float32; cada semilla, otra tanda de vueltas."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        kernel, layer = {}, {}
-        for batch, n in SIZES:
-            times = _pooled(lambda seed, batch=batch, n=n: step_calls(batch, n, seed), seeds)
-            whole = times["filas", NUM_HEADS]
-            found = {
-                way: {str(g): _round(faster(whole, times[way, g])) for g in KV_HEADS[1:] if (way, g) in times}
-                for way in WAYS
-            }
-            kernel[f"{batch} {n}"] = {"ms": _milliseconds(whole), **found}
-            layer[f"{batch} {n}"] = _by_group(_pooled(lambda seed, b=batch, n=n: layer_calls(b, n, seed), seeds))
-        prefill = {
-            name: _by_group(_pooled(lambda seed, calls=calls: calls(*PREFILL, seed), seeds))
-            for name, calls in {"layer": prefill_calls, "kernel": reading_calls}.items()
+    kernel, layer = {}, {}
+    for batch, n in SIZES:
+        times = _pooled(lambda seed, batch=batch, n=n: step_calls(batch, n, seed), seeds)
+        whole = times["filas", NUM_HEADS]
+        found = {
+            way: {str(g): _round(faster(whole, times[way, g])) for g in KV_HEADS[1:] if (way, g) in times}
+            for way in WAYS
         }
-    finally:
-        torch.set_num_threads(threads)
+        kernel[f"{batch} {n}"] = {"ms": _milliseconds(whole), **found}
+        layer[f"{batch} {n}"] = _by_group(_pooled(lambda seed, b=batch, n=n: layer_calls(b, n, seed), seeds))
+    prefill = {
+        name: _by_group(_pooled(lambda seed, calls=calls: calls(*PREFILL, seed), seeds))
+        for name, calls in {"layer": prefill_calls, "kernel": reading_calls}.items()
+    }
     return {
         "threads": 1,
         "rounds": ROUNDS * len(seeds),

@@ -65,8 +65,8 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "made": Source(SYMBOLS, 64, 32, 512, ORDER - 1),
-    "english": Source(len(ALPHABET), 128, 16, 400),
+    "made": Source(SYMBOLS, 64, 32, 256, ORDER - 1),
+    "english": Source(len(ALPHABET), 128, 16, 200),
 }
 
 
