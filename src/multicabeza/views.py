@@ -1193,8 +1193,9 @@ def _kv_texts(model: int, n: int, batch: int, size: int) -> dict[str, str]:
     """Lo que va en cada casilla de «kv_cache»."""
     shape = _CACHED[model]
     memory, whole = (count(n, batch, size) for count in (shape.cache_bytes, shape.mha_cache_bytes))
-    heads = "1 cabeza" if shape.num_kv_heads == 1 else f"{_whole(shape.num_kv_heads)} cabezas"
-    shared = f"{_whole(shape.latent_dim)} números" if shape.latent_dim else f"{heads} de {_whole(shape.head_dim)}"
+    g = shape.num_kv_heads
+    pairs = "1 clave y 1 valor" if g == 1 else f"{_whole(g)} claves y {_whole(g)} valores"
+    shared = f"{_whole(shape.latent_dim)} números" if shape.latent_dim else f"{pairs} de {_whole(shape.head_dim)}"
     return {
         "state": f"{shape.name}, n = {_whole(n)}, lote = {_whole(batch)}, {size} bytes por número",
         "name": shape.name,

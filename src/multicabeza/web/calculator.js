@@ -99,7 +99,8 @@
         return {
           state: `${m.name}, n = ${whole(n)}, lote = ${whole(lote)}, ${bytes} bytes por número`,
           name: m.name, kind: m.kind,
-          shared: m.latent ? `${whole(m.latent)} números` : `${m.g > 1 ? `${whole(m.g)} cabezas` : "1 cabeza"} de ${whole(m.dK)}`,
+          shared: m.latent ? `${whole(m.latent)} números`
+            : `${m.g > 1 ? `${whole(m.g)} claves y ${whole(m.g)} valores` : "1 clave y 1 valor"} de ${whole(m.dK)}`,
           memory: format.bytes(memory), bytes: `${whole(memory)} bytes`, token: format.bytes(cost.cache(m, 1, 1, bytes)),
           factors: `${saved} × ${parts.length > 1 ? `(${parts.join(" + ")})` : parts[0]} × ${whole(lote)} × ${bytes}`,
           whole: format.bytes(all), times: `${comma((all / memory).toFixed(1))} veces`, note: m.note,
