@@ -279,11 +279,15 @@ def test_layers_measured_have_the_tokens_they_say():
         assert len(cache) == 31
 
 
-def test_alternate_takes_turns_and_ratios_are_by_round():
-    order = []
-    times = decoding.alternate({name: lambda name=name: order.append(name) for name in "ab"}, rounds=4)
-    assert order == list("abbaabbaabbaab")
-    assert [len(taken) for taken in times.values()] == [4, 4]
+def test_every_round_has_all_calls_in_any_order_and_ratios_are_by_round():
+    order, threads = [], torch.get_num_threads()
+    times = decoding.alternate({name: lambda name=name: order.append(name) for name in "abc"}, rounds=8)
+    rounds = [tuple(order[i : i + 3]) for i in range(0, len(order), 3)]
+    assert len(rounds) == 8 + decoding.WARM_UP
+    assert all(sorted(each) == list("abc") for each in rounds)
+    assert len(set(rounds)) > 2
+    assert [len(taken) for taken in times.values()] == [8, 8, 8]
+    assert torch.get_num_threads() == threads
     ratio = decoding.faster([4.0, 9.0, 16.0], [2.0, 3.0, 4.0])
     assert ratio == (3.0, 2.5, 3.5)
     assert f"{ratio:.1f}" == "3.0 [2.5, 3.5]"

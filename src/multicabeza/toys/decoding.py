@@ -6,15 +6,16 @@ Tres formas de atender con g cabezas de claves y valores y h de consulta, con el
     «enable_gqa»   se le dice al núcleo de PyTorch que las comparta
     «filas»        las h/g consultas de un grupo son filas de un solo producto con sus claves, como en `attention.py`
 
-Los tiempos son de procesador, con un solo hilo, y se toman en vueltas alternas dentro de un proceso: en cada vuelta
-corren todas, por turno, y lo que cuenta es la razón entre tiempos de la misma vuelta. Así la carga de la máquina afecta
-a todas por igual.
+Los tiempos son de procesador, con un solo hilo, y se toman en vueltas dentro de un proceso: en cada vuelta corren
+todas, en un orden al azar, y lo que cuenta es la razón entre tiempos de la misma vuelta. Así la carga de la máquina
+afecta a todas por igual.
 
 Letras de las formas: h cabezas de consulta, g de claves y valores, n tokens guardados.
 
 Fuente: Shazeer (2019), §2.4 y §3: al generar, lo que cuesta es leer la caché.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ SIZES = ((8, 32), (1, 512), (8, 512), (8, 2048), (32, 512))
 """Lote y tokens guardados de cada medida."""
 PREFILL = (1, 512)
 """Lote y tokens que se leen de una vez."""
-ROUNDS, WARM_UP = 21, 3
+ROUNDS, WARM_UP = 15, 2
 
 
 class Ratio(NamedTuple):
@@ -85,22 +86,26 @@ WAYS = {"repetir": repeat, "enable_gqa": enable_gqa, "filas": rows}
 
 @torch.no_grad()
 def alternate(calls: dict[object, Callable[[], object]], rounds: int = ROUNDS) -> dict[object, list[float]]:
-    """Segundos de procesador de cada llamada, en vueltas alternas y empezando cada vez por una.
+    """Segundos de procesador de cada llamada, en vueltas: en cada una corren todas, en un orden al azar.
+
+    Antes de cada llamada, y sin contarlo, se recorre un bloque de 64 MiB: la memoria rápida del procesador queda llena
+    de otra cosa, como la dejan al generar las demás capas, y ninguna llamada aprovecha lo que dejó la anterior.
 
     Args:
         calls: nombre → función sin argumentos.
-        rounds: vueltas que cuentan, tras tres de calentamiento; con un solo hilo de PyTorch, que luego se devuelve.
+        rounds: vueltas que cuentan, tras dos de calentamiento; con un solo hilo de PyTorch, que luego se devuelve.
 
     Returns:
         Nombre → un tiempo por vuelta.
     """
-    names, times = list(calls), {name: [] for name in calls}
+    times: dict[object, list[float]] = {name: [] for name in calls}
+    other, order = torch.zeros(2**24), random.Random(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for turn in range(rounds + WARM_UP):
-            first = turn % len(names)
-            for name in names[first:] + names[:first]:
+            for name in order.sample(list(calls), len(calls)):
+                other.add_(1)
                 start = time.process_time()
                 calls[name]()
                 if turn >= WARM_UP:
