@@ -280,6 +280,14 @@ RECIPES = {
         (10,),
         2,
     ),
+    "08_gqa": Recipe(
+        "gqa:record",
+        ("toys/gqa.py", *_LAYER, "attention.py:KVCache", "attention.py:RotaryEmbedding"),
+        tuple(range(10, 15)),
+        22,
+        files="gqa:checkpoint_files",
+    ),
+    "08_speed": Recipe("decoding:record", ("toys/decoding.py", *_LAYER, "attention.py:KVCache"), (10,), 4),
 }
 
 
