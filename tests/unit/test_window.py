@@ -109,6 +109,35 @@ def test_head_output_norms_are_those_of_o_proj():
     assert not any(layer.self_attn.o_proj._forward_pre_hooks for layer in model.model.layers)
 
 
+@pytest.mark.parametrize("num_kv_heads", [4, 2, 1])
+def test_silencing_keeps_the_weight_and_drops_the_value(num_kv_heads):
+    """En una capa: lo de sin el token, multiplicado por 1 − p; y el token mismo, como estaba."""
+    model = tiny_llama(num_kv_heads)
+    model.model.layers = model.model.layers[:1]
+    layer = model.model.layers[0]
+    attention = MultiHeadAttention.from_transformers(layer)
+    mask, place = sliding_window_mask(N, 5, num_sinks=1), 0
+    ours = toy.read_silencing(model, [attention], TOKENS, mask, place)
+    with torch.no_grad():
+        hidden = model.model.embed_tokens(TOKENS)
+        normed = layer.input_layernorm(hidden)
+        whole, weights = attention(normed, mask=mask, is_causal=True, need_weights=True)
+        without = mask.clone()
+        without[1:, place] = False
+        heads = []
+        layer_output = attention.out_proj.register_forward_pre_hook(lambda _, args: heads.append(args[0]))
+        attention(normed, mask=without, is_causal=True)
+        layer_output.remove()
+        share = 1 - weights[..., place].transpose(1, 2)  # (B, n, h)
+        share[:, place] = 1
+        scaled = (heads[0].unflatten(-1, (4, -1)) * share[..., None]).flatten(-2)
+        hidden = hidden + attention.out_proj(scaled)
+        expected = model.model.norm(hidden + layer.mlp(layer.post_attention_layernorm(hidden)))
+    torch.testing.assert_close(ours, expected, atol=1e-9, rtol=0)
+    assert (ours - toy.read(model, TOKENS, mask))[:, 1:].abs().max() > 1e-3
+    torch.testing.assert_close(ours[:, 0], toy.read(model, TOKENS, mask)[:, 0], atol=1e-5, rtol=0)
+
+
 # --- Generar con la caché --------------------------------------------------------------------------------------------
 
 

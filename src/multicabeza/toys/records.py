@@ -258,6 +258,29 @@ RECIPES = {
         tuple(range(10, 15)),
         13,
     ),
+    "09_sink": Recipe(
+        "window:silence_record",
+        (
+            *(
+                f"toys/window.py:{name}"
+                for name in (
+                    "LENGTH",
+                    "FIRST_MEASURED",
+                    "WINDOW",
+                    "LONG_TEXTS",
+                    "text_tokens",
+                    "read_silencing",
+                    "silence_record",
+                )
+            ),
+            "toys/smollm_heads.py:PARAGRAPHS",
+            "toys/smollm_pruning.py:CHOICE_PARAGRAPHS",
+            *_LAYER,
+            *(f"attention.py:{name}" for name in ("RotaryEmbedding", "causal_mask", "sliding_window_mask")),
+        ),
+        (10,),
+        2,
+    ),
     "09_needle": Recipe(
         "window:needle_record",
         (

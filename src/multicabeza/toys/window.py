@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention import KVCache, MultiHeadAttention, causal_mask, sliding_window_mask
+from ..attention import KVCache, MultiHeadAttention, causal_mask, merge_heads, sliding_window_mask
 from ..models import LoadedModel, load_smollm2
 from . import haystack
 from .smollm_heads import PARAGRAPHS
@@ -360,6 +360,39 @@ def head_output_norms(model: nn.Module, tokens: Tensor, mask: Tensor | None = No
     return torch.stack(found)
 
 
+def read_silencing(
+    model: nn.Module, attentions: Sequence[MultiHeadAttention], tokens: Tensor, mask: Tensor, place: int = 0
+) -> Tensor:
+    """Como `read`, pero lo que los demás tokens atienden en uno se tira: cuenta en la softmax y no aporta nada.
+
+    Es lo mismo que atender sin ese token y multiplicar lo que escribe cada cabeza por 1 − p, con p el peso que ese
+    token se habría llevado. El token silenciado sí se lee a sí mismo.
+
+    Args:
+        model: un LLaMA de transformers.
+        attentions: las copias de sus capas de atención (`MultiHeadAttention.from_transformers`).
+        tokens: (B, n).
+        mask: booleana (n, n), `True` = puede atender.
+        place: posición del token que se silencia.
+
+    Returns:
+        Tensor (B, n, d_model).
+    """
+    with torch.no_grad():
+        hidden = model.model.embed_tokens(tokens)  # (B, n, d_model)
+        for layer, attention in zip(model.model.layers, attentions, strict=True):
+            normed = layer.input_layernorm(hidden)
+            output, weights = attention(normed, mask=mask, is_causal=True, need_weights=True)  # (B, h, n, n)
+            h, g = attention.num_heads, attention.num_kv_heads
+            value = attention.qkv_proj(normed[:, place])[:, -g * attention.head_dim :].unflatten(-1, (g, -1))
+            value = value.repeat_interleave(h // g, dim=1)[:, :, None]  # (B, h, 1, d_k)
+            written = weights[..., place : place + 1] * value  # (B, h, n, d_k): lo que ese token pone en cada uno
+            written[:, :, place] = 0
+            hidden = hidden + output - F.linear(merge_heads(written), attention.out_proj.weight)
+            hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+        return model.model.norm(hidden)
+
+
 # --- El modelo, con nuestra capa y una caché que no crece ------------------------------------------------------------
 
 
@@ -478,6 +511,30 @@ def record(seeds: list[int]) -> dict:
 
 def _means(model: nn.Module, tokens: Tensor, mask: Tensor | None) -> list[float]:
     return [round(float(losses(model, row[None], mask, FIRST_MEASURED).mean()), 4) for row in tokens]
+
+
+def silence_record(seeds: list[int]) -> dict:
+    """Pérdida media de cada texto con el primer token en la softmax y sin nada de su valor.
+
+    Args:
+        seeds: no cambian nada: aquí no hay sorteos.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        loaded = load_smollm2()
+        attentions = [MultiHeadAttention.from_transformers(layer) for layer in loaded.model.model.layers]
+        masks = {"full": causal_mask(LENGTH), f"{WINDOW}+1": sliding_window_mask(LENGTH, WINDOW, num_sinks=1)}
+        found: dict[str, list[float]] = {name: [] for name in masks}
+        for row in text_tokens(loaded):
+            for name, mask in masks.items():
+                hidden = read_silencing(loaded.model, attentions, row[None], mask)[0, FIRST_MEASURED:-1]
+                with torch.no_grad():
+                    logits = loaded.model.lm_head(hidden)
+                found[name].append(round(float(F.cross_entropy(logits, row[FIRST_MEASURED + 1 :])), 4))
+        return {"loss": found}
+    finally:
+        torch.set_num_threads(threads)
 
 
 MEMORIES = {"full": (None, 0), "window": (NEEDLE_WINDOW, NUM_SINKS)}
