@@ -121,7 +121,7 @@ def test_silencing_keeps_the_weight_and_drops_the_value(num_kv_heads):
     with torch.no_grad():
         hidden = model.model.embed_tokens(TOKENS)
         normed = layer.input_layernorm(hidden)
-        whole, weights = attention(normed, mask=mask, is_causal=True, need_weights=True)
+        _, weights = attention(normed, mask=mask, is_causal=True, need_weights=True)
         without = mask.clone()
         without[1:, place] = False
         heads = []
