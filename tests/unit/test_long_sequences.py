@@ -53,6 +53,8 @@ def test_build_stops_where_it_should():
     assert {*short} - {*long} == {"explicit"}
     assert {way().shape for name, way in short.items() if name != "projections"} == {(1, 8, 16, 64)}
     assert short["projections"]().shape == (16, 512)
+    n = toy.WINDOW + 40
+    torch.testing.assert_close(toy.build(n, 3)["mask"](), toy.build(n, 3)["blocks"](), atol=1e-5, rtol=0)
 
 
 def test_alternate_runs_everything_the_same_number_of_times():

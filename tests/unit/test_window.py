@@ -246,3 +246,39 @@ def test_one_text_of_the_record_again(smollm2):
     for name in ("full", "64", "64+4"):
         found = float(toy.losses(smollm2.model, tokens, toy.conditions([])[name], toy.FIRST_MEASURED).mean())
         assert abs(found - record["loss"][name][2]) < 5e-3
+
+
+def test_needle_record_is_about_the_window():
+    """Con ventana se acierta dentro y no fuera; con la caché entera, en los dos sitios. Y los aciertos lo son."""
+    record = load_record("09_needle").values
+    assert len(record["rows"]) == 48
+    outside = [row for row in record["rows"] if row["distance"] > record["window"]]
+    inside = [row for row in record["rows"] if row["distance"] <= record["window"]]
+    assert {row["depth"] for row in inside} == {0.9}
+    assert len(outside) == 32
+    shares = {
+        (place, name): sum(row["right"][name] for row in rows) / len(rows)
+        for place, rows in (("fuera", outside), ("dentro", inside))
+        for name in toy.MEMORIES
+    }
+    assert (
+        shares["fuera", "window"]
+        < 0.1
+        < 0.7
+        < min(shares["fuera", "full"], *(shares["dentro", m] for m in toy.MEMORIES))
+    )
+    for row in record["rows"]:
+        assert {m: row["answer"].lower() in text.lower() for m, text in row["replies"].items()} == row["right"]
+
+
+def test_one_text_of_the_silenced_sink_again(smollm2):
+    """Rehacer un texto sin el valor del primer token da el número del registro, entre los dos extremos."""
+    loss, silent = load_record("09_window").values["loss"], load_record("09_sink").values["loss"]
+    row = toy.text_tokens(smollm2)[3:4]
+    attentions = [MultiHeadAttention.from_transformers(layer) for layer in smollm2.model.model.layers]
+    mask = sliding_window_mask(toy.LENGTH, toy.WINDOW, num_sinks=1)
+    hidden = toy.read_silencing(smollm2.model, attentions, row, mask)[0, toy.FIRST_MEASURED : -1]
+    with torch.no_grad():
+        found = nn.functional.cross_entropy(smollm2.model.lm_head(hidden), row[0, toy.FIRST_MEASURED + 1 :])
+    assert abs(float(found) - silent["64+1"][3]) < 5e-3
+    assert loss["64+1"][3] + 0.1 < silent["64+1"][3] < loss["64"][3] - 0.1

@@ -12,7 +12,6 @@ Letras de las formas: h cabezas, n tokens, d_k dimensión de una cabeza, w venta
 import json
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -141,9 +140,7 @@ def build(n: int, seed: int, requires_grad: bool = False) -> dict[str, Callable[
     d_k = D_MODEL // NUM_HEADS
     x, query, key, value = random(n, D_MODEL), *(random(1, NUM_HEADS, n, d_k) for _ in range(3))
     w_in, w_out = random(3 * D_MODEL, D_MODEL), random(D_MODEL, D_MODEL)
-    position = torch.arange(n)
-    distance = position[:, None] - position
-    mask = (distance >= 0) & (distance < WINDOW)
+    mask = torch.ones(n, n, dtype=torch.bool).tril().triu(1 - WINDOW)  # sliding_window_mask(n, WINDOW)
     ways = {
         "projections": lambda: project(x, w_in, w_out),
         "explicit": lambda: explicit_attention(query, key, value),
@@ -228,7 +225,9 @@ def slope(lengths: Sequence[int], values: Sequence[float]) -> float:
 
 
 def resident_bytes() -> int:
-    """Máximo de memoria residente de este proceso, en bytes."""
+    """Máximo de memoria residente de este proceso, en bytes. Windows no lo ofrece así: allí no se puede rehacer."""
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss: bytes en macOS, KiB en Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
