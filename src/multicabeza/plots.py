@@ -2604,3 +2604,104 @@ def speed_rows(
     axes.set_xlim(min(low, reference) / 1.15, max(high, reference) * 1.15)
     _put_title(figure, title)
     return figure
+
+
+@with_style
+def running_softmax(scores: Sequence[float], sizes: Sequence[int], step: int) -> Figure:
+    """La softmax en línea tras leer unos trozos: el máximo y la suma que se llevan, y cómo encoge lo ya sumado.
+
+    Arriba, las puntuaciones y el máximo m de las leídas; abajo, lo que cada una aporta a la suma, exp(x − m). El hueco
+    sobre una barra es lo que aportaba antes de que el máximo subiera.
+
+    Args:
+        scores: (n,) puntuaciones.
+        sizes: cuántas hay en cada trozo; suman n.
+        step: trozos leídos, de 1 a len(sizes).
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si los trozos no suman n o el paso no existe.
+    """
+    scores = _array(scores, "scores", 1)
+    if sum(sizes) != len(scores) or not 1 <= step <= len(sizes):
+        raise ValueError(
+            f"Los trozos {list(sizes)} deben sumar {len(scores)} puntuaciones, y el paso, ir de 1 a {len(sizes)}; "
+            f"llegó {step}."
+        )
+    start, end = sum(sizes[: step - 1]), sum(sizes[:step])
+    place, new = np.arange(len(scores)), scores[:end].max()
+    old = scores[:start].max() if start else new
+    parts, total = np.exp(scores[:end] - new), np.exp(scores[:end] - new).sum()
+    figure = new_figure(WIDTH, 4.3)
+    above, below = figure.subplots(2, 1, sharex=True)
+    colors = [GRID if i >= end else ACCENT if i >= start else MUTED for i in place]
+    above.bar(place, scores, color=colors, width=0.75)
+    above.axhline(0, color=INK, linewidth=0.9)
+    above.plot([-0.5, end - 0.5], [new, new], color=ACCENT_2, linewidth=1.8, linestyle=(0, (4, 2)))
+    above.annotate(f"m = {spanish_number(new, 1)}", (len(scores) - 0.5, new), ha="right", va="bottom",
+                   xytext=(0, 2), textcoords="offset points", color=text_color(ACCENT_2))  # fmt: skip
+    above.set_ylim(min(0, scores.min()) - 0.4, scores.max() + 0.9)
+    above.set_title("puntuación", loc="left", fontsize=10, fontweight="normal", color=MUTED)
+    below.bar(place[:start], np.exp(scores[:start] - old), width=0.75, facecolor="none", edgecolor=MUTED,
+              linewidth=0.9, linestyle=(0, (2, 2)))  # fmt: skip
+    below.bar(place[:end], parts, color=colors[:end], width=0.75)
+    below.set_ylim(0, 1.08)
+    below.set_title(f"exp(x − m); su suma, ℓ = {spanish_number(total)}", loc="left", fontsize=10, fontweight="normal",
+                    color=MUTED)  # fmt: skip
+    below.set_xticks(place, [str(i) for i in place])
+    below.set_xlabel("clave")
+    for axes in (above, below):
+        axes.tick_params(axis="x", length=0)
+        for edge in np.cumsum(sizes)[:-1]:
+            axes.axvline(edge - 0.5, color=GRID, linewidth=1.2, zorder=0)
+        decimal_comma(axes)
+    below.set_xticks(place, [str(i) for i in place])
+    factor = f"; lo anterior, × {spanish_number(np.exp(old - new))}" if start else ""
+    _put_title(figure, f"Trozo {step} de {len(sizes)}{factor}")
+    return figure
+
+
+@with_style
+def score_tiles(num_blocks: int, step: int) -> Figure:
+    """La matriz de puntuaciones por baldosas: solo existe la que se está calculando.
+
+    Args:
+        num_blocks: bloques por lado.
+        step: baldosas ya calculadas antes de la actual, por filas; num_blocks² cuando se ha acabado.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si el paso no está entre 0 y num_blocks².
+    """
+    last = num_blocks * num_blocks
+    if not 0 <= step <= last:
+        raise ValueError(f"Se esperaba un paso entre 0 y {last} y llegó {step}.")
+    side, left, top = 2.6 / num_blocks, 0.62, 0.78
+    figure, axes = _canvas(4.3)
+    row, column = divmod(step, num_blocks)
+    done = _tint(ACCENT, 0.16)
+    order = np.arange(last).reshape(num_blocks, num_blocks)
+    colors = [[ACCENT if i == step else done if i < step else None for i in line] for line in order]
+    _cells(axes, left, top, colors, (side, side))
+    label = {"ha": "center", "va": "center", "fontsize": 10, "color": MUTED}
+    axes.text(left + 1.3, top - 0.52, "claves y valores, por bloques", **label)
+    axes.text(left - 0.45, top + 1.3, "consultas, por bloques", rotation=90, **label)
+    wide = 0.36
+    _cells(axes, left + 2.85, top, [[ACCENT_2 if i == row and step < last else _tint(ACCENT_2, 0.25) if i < row or
+                                     step == last else None] for i in range(num_blocks)], (wide, side))  # fmt: skip
+    axes.text(left + 2.85 + wide / 2, top - 0.52, "m, ℓ y\nsalida", **label)
+    if step < last:
+        _cells(axes, left + column * side, top - 0.26, [[ACCENT]], (side, 0.15))
+        _cells(axes, left - 0.26, top + row * side, [[ACCENT]], (0.15, side))
+    text = (
+        f"Baldosa {step + 1} de {last}. Existen a la vez: un bloque de\nconsultas, uno de claves y valores, su baldosa "
+        "y lo\nacumulado de esas consultas."
+        if step < last
+        else "Acabado: queda la salida. La matriz entera\nno ha existido nunca."
+    )
+    axes.text(0.17, top + 2.78, text, ha="left", va="top", fontsize=10.5, color=INK)
+    return figure

@@ -230,6 +230,9 @@ FIGURES = {
         xlabel="paso", ylabel="pérdida", references={"uno del periodo": 2.7},
     ),
     "induction_circuit": lambda: plots.induction_circuit(),
+    "running_softmax": lambda: plots.running_softmax([1, 0.5, 2.5, -1, 0.3], [2, 2, 1], 2),
+    "score_tiles": lambda: plots.score_tiles(4, 6),
+    "score_tiles, al acabar": lambda: plots.score_tiles(4, 16),
     "shared_heads": lambda: plots.shared_heads(9, {"MHA": 9, "GQA (SmolLM2)": 3, "MQA": 1}),
     "cache_growth": lambda: plots.cache_growth(
         ["The", " extraordinarily", " cat", "."], 2, 1, num_kv_heads=3, weights=[0.7, 0.2, 0.1],
@@ -584,9 +587,33 @@ def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
     assert means == [[95, 55, 4]]
 
 
+def test_running_softmax_lleva_el_maximo_y_la_suma():
+    """La suma que escribe es la de las puntuaciones leídas, y el hueco, lo que valían con el máximo anterior."""
+    scores = [1, 0.5, 2.5, -1, 0.3]
+    figure = plots.running_softmax(scores, [2, 2, 1], 2)
+    above, below = figure.axes
+    total = sum(np.exp(np.array(scores[:4]) - 2.5))
+    assert plots.spanish_number(total) in below.get_title(loc="left")
+    assert [text.get_text() for text in above.texts] == ["m = 2,5"]
+    heights = [bar.get_height() for bar in below.patches]
+    assert heights == pytest.approx([*np.exp([0, -0.5]), *np.exp(np.array(scores[:4]) - 2.5)])
+    assert plots.spanish_number(np.exp(1 - 2.5)) in figure.get_suptitle()
+    assert "lo anterior" not in plots.running_softmax(scores, [2, 2, 1], 1).get_suptitle()
+
+
+def test_score_tiles_solo_tiene_una_baldosa_a_la_vez():
+    for step in (0, 6, 15):
+        shown = [color for color in faces(plots.score_tiles(4, step)) if color == mpl.colors.to_hex(plots.ACCENT)]
+        assert len(shown) == 3  # la baldosa, su bloque de claves y su bloque de consultas
+    assert mpl.colors.to_hex(plots.ACCENT) not in faces(plots.score_tiles(4, 16))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: plots.running_softmax([1, 2, 3], [2, 2], 1), "deben sumar 3"),
+        (lambda: plots.running_softmax([1, 2, 3], [2, 1], 3), "de 1 a 2"),
+        (lambda: plots.score_tiles(3, 10), "entre 0 y 9"),
         (lambda: plots.heatmap(torch.ones(2, 3, 3)), "una matriz"),
         (lambda: plots.heatmap([[float("nan")]]), "NaN"),
         (lambda: plots.heatmap(torch.ones(2, 2), ["a"]), "1 etiquetas"),
