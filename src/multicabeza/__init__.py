@@ -22,11 +22,13 @@ _HOME = {
     "heads": ("ablate",),
     "pruning": ("head_importance", "HardConcrete", "gate_heads", "prune_heads"),
     "models": ("load_bert", "load_smollm2"),
-    "views": ("show", "explore", "head_view", "model_view", "token_view", "predict", "calculator", "claim"),
+    "views": ("show", "explore", "head_view", "model_view", "token_view", "predict", "activity", "calculator", "claim"),
+    "laboratory": ("lab",),
+    "switches": ("switchboard",),
     "checks": ("check",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-_SUBMODULES = {"attention", "cost", "heads", "pruning", "models", "plots", "views", "checks", "toys"}
+_SUBMODULES = {"attention", "cost", "heads", "pruning", "models", "plots", "views", "checks", "toys", "activities"}
 
 __all__ = sorted(_MODULE_OF)
 

@@ -2378,6 +2378,7 @@ def pruning_story(
     near.set_xlim(total * 1.03, -0.03)
     whole.set_ylim(0, 103)
     near.set_ylim(zoom, 100)
+    near.yaxis.get_major_locator().set_params(integer=True)
     near.set_xlabel(f"cabezas que quedan, de {total}")
     for axes, text in ((whole, ylabel), (near, f"lo mismo, de {zoom:g} a 100")):
         axes.set_title(text, loc="left", fontsize=10, fontweight="normal", color=MUTED)

@@ -1,4 +1,4 @@
-"""Lo que se enseña: figuras, figuras que se mueven, vistas de BertViz, predicciones y afirmaciones.
+"""Lo que se enseña: figuras, figuras que se mueven, vistas de BertViz, predicciones, actividades y afirmaciones.
 
 Todo sale como un solo bloque de HTML que vale en el libro, en Jupyter y en Colab. En el libro
 (`MULTICABEZA_BOOK=1`) los guiones y estilos de `web/` los carga la página una vez; fuera de él viajan dentro de
@@ -28,7 +28,7 @@ from IPython.display import HTML, display
 from matplotlib.figure import Figure
 from PIL import Image
 
-from multicabeza import cost, plots
+from multicabeza import activities, cost, plots
 from multicabeza.models import BYTE_OF, byte_piece_text
 
 WEB = Path(__file__).parent / "web"
@@ -916,6 +916,26 @@ def predict(id: str, question: str, options: Sequence[str], answer: int | str, e
             f"{script}</div>"
         )
     )
+
+
+# --- Actividades de repaso ---------------------------------------------------------------------------------------
+
+
+def activity(chapter: str) -> None:
+    """El repaso de un capítulo: tarjetas, ordenar, clasificar, emparejar, elegir, calcular y responder con palabras.
+
+    Las preguntas están en `activities/NN.yml` (la forma, en `activities`). Lo respondido se guarda en el dispositivo
+    (localStorage); si no se puede, lo dice. Sin JavaScript y en papel quedan las preguntas y las respuestas plegadas.
+
+    Args:
+        chapter: el capítulo, con dos cifras: «04».
+
+    Raises:
+        ActivityError: si su archivo tiene fallos; el mensaje dice la línea de cada uno y lo que se esperaba.
+        ValueError: si ese capítulo no tiene actividades.
+    """
+    style, script = _assets("activity")
+    display(HTML(activities.activity_html(chapter, _identifier("activity", str(chapter)), style, script)))
 
 
 # --- Calculadoras ------------------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ def make_page(folder: Path, show: Callable[[list[str]], None], scripts: Iterable
     shutil.copytree(WEB, folder / "_static")
     head = ""
     if in_book:
-        head = "".join(f'<link rel="stylesheet" href="../_static/{name}.css">' for name in ("base", *scripts))
+        styles = (f"{name}.css" for name in ("base", *scripts) if (WEB / f"{name}.css").is_file())
+        head = "".join(f'<link rel="stylesheet" href="../_static/{name}">' for name in styles)
         head += "".join(f'<script defer src="../_static/{name}.js"></script>' for name in scripts)
     page = folder / "cap" / "prueba.html"
     page.parent.mkdir()

@@ -72,8 +72,25 @@ def press_everything(page: Page) -> None:
             if place.count() and place.is_visible():
                 place.focus()
                 page.keyboard.press("Enter")
+    for lab in page.locator(".mc-lab").all():
+        lab.locator("[data-head]").nth(1).press("Enter")
+        lab.get_by_role("slider").press("ArrowLeft")
+        expect(lab.locator("output")).to_have_text("paso 1000")
+        lab.locator("textarea").press("End")
+        lab.locator("textarea").press("x")
+        expect(lab.locator(".message")).to_be_visible()
     for question in page.locator(".mc-predict").all():
         answer(page, question)
+    for activity in page.locator("mc-activity").all():
+        expect(activity).to_have_attribute("data-ready", "1")
+        for text in activity.locator("textarea, input[type=text]").all():
+            text.fill("12")
+        for control in activity.locator("input[type=radio], .mc-face, .mc-arrow").all()[::3]:
+            control.focus()
+            page.keyboard.press("Space")
+        for check in activity.locator(".mc-main").all():
+            check.focus()
+            page.keyboard.press("Enter")
     for radio in page.locator(".portada input").all()[:3]:
         radio.focus()
         page.keyboard.press("Space")
@@ -148,7 +165,8 @@ def test_weight(opened: tuple[Page, Record], path: str, book: Path) -> None:
     total = sum(weights.values()) + inline
     assert total <= SCRIPT_LIMIT, f"{path}: {total / 1e3:.0f} KB de programas: {weights}, y {inline} en la página"
     body = page.content()
-    marks = {name: f"mc-{name}" for name in ("explore", "predict", "calculator", "tokens")} | {"d3.v5.min": "mc-view"}
+    names = ("explore", "predict", "calculator", "tokens", "lab", "switchboard", "tensor", "activity", "progress")
+    marks = {name: f"mc-{name}" for name in names} | {"d3.v5.min": "mc-view"}
     for script, mark in marks.items():
         loaded = any(p.endswith(f"/{script}.js") for p in own)
         assert loaded <= (f'class="{mark}' in body or f"<{mark}" in body), f"{path} carga {script} y no lo usa"

@@ -666,6 +666,180 @@ def previous_head_shared_factor(positions):
     return factor * torch.einsum("nd,ne->de", positions[1:], positions[:-1]), factor * torch.eye(d)
 
 
+def importance_by_loops(head_output, gradient):
+    batch, h, _, _ = gradient.shape
+    found = torch.zeros(h, dtype=torch.float64)
+    for b in range(batch):
+        for i in range(h):
+            found[i] += abs(float(torch.dot(head_output[b, i].flatten(), gradient[b, i].flatten()))) / batch
+    return found
+
+
+def importance_by_gates(head_output, gradient):
+    """La derivada respecto a una puerta por ejemplo y cabeza, calculada por torch."""
+    gates = torch.ones(head_output.shape[:2], requires_grad=True)
+    written = head_output * gates[..., None, None]
+    (derivative,) = torch.autograd.grad(written, gates, gradient)
+    return derivative.abs().mean(0)
+
+
+def importance_by_trace(head_output, gradient):
+    """La traza de salida · gradienteᵀ."""
+    traces = (head_output @ gradient.mT).diagonal(dim1=-2, dim2=-1).sum(-1)
+    return torch.linalg.vector_norm(traces, ord=1, dim=0) / len(traces)
+
+
+def importance_by_differences(head_output, gradient):
+    """Lo que cambia una pérdida lineal al cerrar un poco la puerta."""
+    loss = lambda gate: (gate * head_output.double() * gradient.double()).sum((-2, -1))  # noqa: E731
+    return ((loss(1.0) - loss(0.5)) / 0.5).abs().mean(0).float()
+
+
+def importance_in_place(head_output, gradient):
+    return head_output.mul_(gradient).flatten(2).sum(2).abs_().mean(0)
+
+
+def gate_by_loops(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    found = []
+    for a, p in zip(log_alpha.double().flatten().tolist(), u.double().flatten().tolist(), strict=True):
+        s = 1 / (1 + math.exp(-(math.log(p) - math.log1p(-p) + a) / beta))
+        found.append(min(1, max(0, s * (zeta - gamma) + gamma)))
+    return torch.tensor(found).reshape(u.shape)
+
+
+def gate_by_tanh(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    s = (1 + torch.tanh((torch.logit(u) + log_alpha) / beta / 2)) / 2
+    return F.hardtanh(torch.lerp(torch.tensor(float(gamma)), torch.tensor(float(zeta)), s), 0.0, 1.0)
+
+
+def gate_by_powers(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    """Con α en vez de log α, y sin sigmoide."""
+    odds = log_alpha.double().exp() * u / (1 - u)
+    s = 1 / (1 + odds ** (-1 / beta))
+    stretched = s * zeta + (1 - s) * gamma
+    return stretched.relu() - (stretched - 1).relu()
+
+
+def gate_by_where(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    stretched = gamma + (zeta - gamma) * torch.exp(F.logsigmoid((u.log() - (1 - u).log() + log_alpha) / beta))
+    return torch.where(stretched > 1, 1.0, torch.where(stretched < 0, 0.0, stretched)).requires_grad_()
+
+
+def gate_by_numpy(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    a, p = log_alpha.numpy().astype(float), u.numpy().astype(float)
+    s = np.exp(-np.logaddexp(0, -(np.log(p / (1 - p)) + a) / beta))
+    return torch.from_numpy(np.clip(s * (zeta - gamma) + gamma, 0, 1))
+
+
+def gate_of_torch(log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    """La concreta es la sigmoide de una logística, y la logística se saca de una uniforme."""
+    uniform = torch.distributions.Uniform(torch.zeros(()), torch.ones(()), validate_args=False)
+    parts = [torch.distributions.SigmoidTransform().inv, torch.distributions.AffineTransform(log_alpha, 1.0)]
+    parts += [torch.distributions.AffineTransform(0.0, 1 / beta), torch.distributions.SigmoidTransform()]
+    s = torch.distributions.TransformedDistribution(uniform, parts)
+    for transform in s.transforms:
+        u = transform(u)
+    return torch.clip(torch.add(gamma, u, alpha=zeta - gamma), min=0, max=1)
+
+
+def open_by_loops(log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    found = [1 / (1 + math.exp(beta * math.log(-gamma / zeta) - a)) for a in log_alpha.flatten().tolist()]
+    return torch.tensor(found).view_as(log_alpha)
+
+
+def open_by_powers(log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    odds = log_alpha.double().exp() * (zeta / abs(gamma)) ** beta
+    return odds / (1 + odds)
+
+
+def open_from_closed(log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    """Uno menos la función de distribución de s en el valor que se estira hasta 0."""
+    threshold = torch.tensor(-gamma / (zeta - gamma))
+    return 1 - torch.sigmoid(beta * torch.logit(threshold) - log_alpha)
+
+
+def open_by_bisection(log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    """La u a partir de la cual la puerta se abre; por encima queda 1 − u."""
+    low, high = torch.zeros_like(log_alpha).double(), torch.ones_like(log_alpha).double()
+    for _ in range(60):
+        u = (low + high) / 2
+        stretched = torch.sigmoid((torch.logit(u) + log_alpha.double()) / beta) * (zeta - gamma) + gamma
+        low, high = torch.where(stretched > 0, low, u), torch.where(stretched > 0, u, high)
+    return 1 - high
+
+
+def open_by_softmax(log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1):
+    shift = torch.full_like(log_alpha, beta * (math.log(-gamma) - math.log(zeta)))
+    return torch.stack([log_alpha, shift]).softmax(0)[0]
+
+
+def prune_by_tiles(w_q, w_k, w_v, w_o, heads, head_dim):
+    tiles = [slice(i * head_dim, (i + 1) * head_dim) for i in range(len(w_o) // head_dim) if i not in heads]
+    inputs = (torch.cat([w[:, tile] for tile in tiles], dim=1) for w in (w_q, w_k, w_v))
+    return (*inputs, torch.cat([w_o[tile] for tile in tiles]))
+
+
+def prune_by_mask(w_q, w_k, w_v, w_o, heads, head_dim):
+    kept = torch.ones(len(w_o) // head_dim, dtype=torch.bool)
+    kept[heads] = False
+    kept = kept.repeat_interleave(head_dim)
+    return [w_q[:, kept], w_k[:, kept], w_v[:, kept], w_o[kept]]
+
+
+def prune_by_reshape(w_q, w_k, w_v, w_o, heads, head_dim):
+    kept = sorted(set(range(w_o.shape[0] // head_dim)) - set(heads))
+    by_head = [w.unflatten(1, (-1, head_dim))[:, kept].flatten(1) for w in (w_q, w_k, w_v)]
+    return (*by_head, w_o.unflatten(0, (-1, head_dim))[kept].flatten(0, 1))
+
+
+def prune_from_the_last(w_q, w_k, w_v, w_o, heads, head_dim):
+    """De una en una, empezando por la última para que las demás no se corran; gasta la lista."""
+    heads.sort()
+    while heads:
+        start = heads.pop() * head_dim
+        w_q, w_k, w_v = (torch.cat([w[:, :start], w[:, start + head_dim :]], 1) for w in (w_q, w_k, w_v))
+        w_o = torch.vstack([w_o[:start], w_o[start + head_dim :]])
+    return w_q, w_k, w_v, w_o
+
+
+def prune_by_product(w_q, w_k, w_v, w_o, heads, head_dim):
+    """Una matriz que elige columnas, y su traspuesta para las filas."""
+    columns = [c for c in range(w_q.shape[1]) if c // head_dim not in heads]
+    choose = torch.eye(w_q.shape[1])[:, columns]
+    return w_q @ choose, w_k @ choose, w_v @ choose, choose.T @ w_o
+
+
+def prune_by_numpy(w_q, w_k, w_v, w_o, heads, head_dim):
+    gone = np.concatenate([np.arange(head * head_dim, (head + 1) * head_dim) for head in heads])
+    *inputs, output = (w.numpy() for w in (w_q, w_k, w_v, w_o))
+    return (
+        *(torch.from_numpy(np.delete(w, gone, axis=1)) for w in inputs),
+        torch.from_numpy(np.delete(output, gone, axis=0)),
+    )
+
+
+def closing_by_bisection(gamma=-0.1, zeta=1.1):
+    low, high = -40.0, 40.0
+    while high - low > 1e-7:
+        middle = (low + high) / 2
+        open_ = 1 / (1 + math.exp(-middle)) * (zeta - gamma) + gamma > 0
+        low, high = (low, middle) if open_ else (middle, high)
+    return high
+
+
+def closing_by_newton(gamma=-0.1, zeta=1.1):
+    x = torch.zeros((), dtype=torch.float64)
+    for _ in range(60):
+        s = torch.sigmoid(x)
+        x = x - (s * (zeta - gamma) + gamma) / (s * (1 - s) * (zeta - gamma)).clamp_min(0.05)
+    return x
+
+
+def closing_on_a_fine_grid(gamma=-0.1, zeta=1.1):
+    grid = torch.linspace(-6, 6, 2_000_001, dtype=torch.float64)
+    return grid[(torch.sigmoid(grid) * (zeta - gamma) + gamma > 0).int().argmax()]
+
+
 UNUSUAL = {
     "1.1": [
         positions_by_loops,
@@ -842,6 +1016,52 @@ UNUSUAL = {
         previous_head_shared_factor,
         lambda p: (1e4 * p[1:].T @ p[:-1], torch.eye(p.shape[1])),
         lambda p: (300 * p[1:].T.half() @ p[:-1].half(), torch.eye(p.shape[1]).half()),
+    ],
+    "7.1": [
+        importance_by_loops,
+        importance_by_gates,
+        importance_by_trace,
+        importance_by_differences,
+        importance_in_place,
+        lambda o, g: torch.einsum("bhnd,bhnd->bh", o, g).abs().mean(0),
+        lambda o, g: (o.flatten(2).unsqueeze(2) @ g.flatten(2).unsqueeze(3)).flatten(1).norm(p=1, dim=0) / o.size(0),
+        lambda o, g: torch.stack([(o[:, i] * g[:, i]).sum((1, 2)).square().sqrt().mean() for i in range(o.shape[1])]),
+    ],
+    "7.2": [
+        gate_by_loops,
+        gate_by_tanh,
+        gate_by_powers,
+        gate_by_where,
+        gate_by_numpy,
+        gate_of_torch,
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_powers(a, u, beta, gamma, zeta).half(),
+        functools.partial(gate_by_tanh, beta=2 / 3),
+    ],
+    "7.3": [
+        open_by_loops,
+        open_by_powers,
+        open_from_closed,
+        open_by_bisection,
+        open_by_softmax,
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: F.logsigmoid(a - beta * math.log(-gamma / zeta)).exp(),
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: (1 + ((a - beta * math.log(-gamma / zeta)) / 2).tanh()) / 2,
+    ],
+    "7.4": [
+        prune_by_tiles,
+        prune_by_mask,
+        prune_by_reshape,
+        prune_from_the_last,
+        prune_by_product,
+        prune_by_numpy,
+        lambda q, k, v, o, heads, d: tuple(w.double() for w in prune_by_mask(q, k, v, o, heads, d)),
+    ],
+    "7.5": [
+        closing_by_bisection,
+        closing_by_newton,
+        closing_on_a_fine_grid,
+        lambda gamma=-0.1, zeta=1.1: torch.logit(torch.tensor(-gamma / (zeta - gamma))),
+        lambda gamma=-0.1, zeta=1.1: np.log(np.float64(-gamma)) - np.log(zeta),
+        lambda gamma=-0.1, zeta=1.1: -2 * math.atanh(1 + 2 * gamma / (zeta - gamma)),
     ],
 }
 
@@ -1046,6 +1266,108 @@ VARIANTS = [
     ("6.5", lambda p: (p.roll(1, 0) * 1000, p), "proyectadas"),
     ("6.5", lambda p: torch.ones(2, p.shape[1], p.shape[1]).mul(0).unbind(0), "reparto igual"),
     ("6.5", lambda p: (p[1:].T @ p[:-1] * 1e400, torch.eye(p.shape[1])), "desbordado"),
+    ("7.1", lambda o, g: torch.einsum("bhnd,bhnd->h", o, g).abs() / len(o), "valor absoluto después de la media"),
+    ("7.1", lambda o, g: torch.einsum("bhnd,bhnd->h", o, g).abs(), "valor absoluto de todo el lote"),
+    ("7.1", lambda o, g: (o.abs() * g.abs()).sum((2, 3)).mean(0), "valor absoluto de cada número"),
+    ("7.1", lambda o, g: (o @ g.mT).diagonal(dim1=2, dim2=3).abs().sum(2).mean(0), "valor absoluto por posición"),
+    ("7.1", lambda o, g: importance_by_loops(o, g) * len(o), "suma del lote"),
+    ("7.1", lambda o, g: F.normalize(importance_by_loops(o, g), dim=0), "normalizada con la norma ℓ2"),
+    ("7.1", lambda o, g: torch.einsum("bhnd,bhmd->bh", o, g).abs().mean(0), "todas las parejas de tokens"),
+    ("7.1", lambda o, g: torch.einsum("bnhd,bnhd->bh", o, g).abs().mean(0), "un número por posición"),
+    ("7.1", lambda o, g: (o * g).mean((0, 2, 3)).abs(), "valor absoluto después de la media"),  # y más medias
+    ("7.1", lambda o, g: (o * g).mean((2, 3)).abs().sum(0), "suma del lote"),  # y la media de lo demás
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.sigmoid((u.logit() + a) / beta), "sin estirar"),
+    (
+        "7.2",
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: (
+            ((u.logit() + a) / beta).sigmoid().clamp(0, 1) * (zeta - gamma) + gamma
+        ),
+        "sin recortar",
+    ),
+    (
+        "7.2",
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, 1 - u, beta, gamma, zeta),
+        "u al revés",
+    ),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(-a, u, beta, gamma, zeta), "signo de log α"),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u, 1 / beta, gamma, zeta), "β multiplica"),
+    (
+        "7.2",
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u, beta, zeta, gamma),
+        "extremos cambiados",
+    ),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u), "β, γ y ζ fijas"),
+    (
+        "7.2",
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.minimum(torch.maximum(a, 0), 1),
+        "min y max de Python",
+    ),
+    (
+        "7.3",
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: 1 - open_by_loops(a, beta, gamma, zeta),
+        "probabilidad de cerrada",
+    ),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: open_by_loops(a, beta, -zeta, -gamma), "signo del logaritmo"),
+    (
+        "7.3",
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: open_by_loops(a, beta, gamma - 1, zeta - 1),
+        "probabilidad de uno",
+    ),
+    (
+        "7.3",
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.sigmoid(a - beta * math.log(gamma / zeta)),
+        "logaritmo de un negativo",
+    ),
+    (
+        "7.3",
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.sigmoid(a - beta * torch.log(torch.tensor(gamma / zeta))),
+        "NaN",
+    ),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: open_by_loops(a), "β, γ y ζ fijas"),
+    (
+        "7.3",
+        lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: (
+            (gate_by_tanh(a, torch.rand(4000, *a.shape).clamp(1e-6, 1 - 1e-6), beta, gamma, zeta) > 0).float().mean(0)
+        ),
+        "un sorteo",
+    ),
+    ("7.4", lambda q, k, v, o, heads, d: (q, k, v, o), "sin quitar nada"),
+    ("7.4", lambda q, k, v, o, heads, d: [w.T for w in prune_by_mask(q, k, v, o, heads, d)], "traspuestas"),
+    (
+        "7.4",
+        lambda q, k, v, o, heads, d: prune_by_mask(q, k, v, o, [i for i in range(len(o) // d) if i not in heads], d),
+        "se quedan las de la lista",
+    ),
+    ("7.4", lambda q, k, v, o, heads, d: (*prune_by_mask(q, k, v, o, heads, d)[:3], o), "w_o entera"),
+    (
+        "7.4",
+        lambda q, k, v, o, heads, d: (
+            *prune_by_mask(q, k, v, o, heads, d)[:3],
+            o[:, [c for c in range(len(o)) if c // d not in heads]],  # a veces se sale
+        ),
+        "columnas de w_o",
+    ),
+    (
+        "7.4",
+        lambda q, k, v, o, heads, d: prune_by_mask(q.T, k.T, v.T, o, heads, d),
+        "la máscara en la otra dimensión",
+    ),
+    (
+        "7.4",
+        lambda q, k, v, o, heads, d: [w.T for w in prune_by_tiles(q.T, k.T, v.T, o.T, heads, d)],
+        "columnas y filas cambiadas",
+    ),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: -closing_by_bisection(gamma, zeta), "signo"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: torch.tensor(gamma / zeta).log(), "NaN"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: torch.logit(torch.tensor(gamma / (zeta - gamma))), "NaN"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: round(closing_by_bisection(gamma, zeta), 1) + 0.01, "una búsqueda gruesa"),
+    (
+        "7.5",
+        lambda gamma=-0.1, zeta=1.1: torch.sigmoid(torch.tensor(closing_by_bisection(gamma, zeta))),
+        "valor de la sigmoide",
+    ),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: math.exp(closing_by_bisection(gamma, zeta)), "α en vez de log α"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: -2.3979, "γ y ζ fijas"),
 ]
 
 # Se parecen a un error conocido en alguna entrada, o fallan con un error de la misma clase, y son otra cosa: pista
@@ -1116,6 +1438,39 @@ LOOKALIKES = [
     ("6.4", lambda s, k, c: "0,6", "texto"),
     ("6.5", lambda p: (torch.randn(p.shape[1], p.shape[1]), torch.eye(p.shape[1])), "no los valores"),
     ("6.5", lambda p: (1000 * p[1:].T @ p[:-1])[None].expand(3, -1, -1), "2"),
+    ("7.1", lambda o, g: (o * g).sum((2, 3)).abs().mean(0).sqrt(), "no los valores"),
+    ("7.1", lambda o, g: (o * g).sum((2, 3)).abs().mean(0, keepdim=True), "tiene la forma"),
+    ("7.1", lambda o, g: importance_by_loops(o, g).tolist(), "lista de Python"),
+    ("7.1", lambda o, g: (o @ g).sum((2, 3)).abs().mean(0), "formas que no encajan"),
+    ("7.1", lambda o, g: importance_by_loops(o, g) > 3, "booleanos"),
+    ("7.1", lambda o, g: (o * g).backward(), "Llámala tú"),
+    (
+        "7.2",
+        lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u, beta, gamma, zeta) ** 2,
+        "no los valores",
+    ),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, torch.rand(u.shape)), "no los valores"),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u).flatten()[1:], "tiene la forma"),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: gate_by_tanh(a, u) > 0, "booleanos"),
+    ("7.2", lambda a, u, beta=2 / 3, gamma=-0.1, zeta=1.1: math.log(u), "un solo número"),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: a.clamp(0, 1) * 0.9, "no los valores"),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: math.exp(a), "un solo número"),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: a - torch.log(gamma), "esperan un tensor"),
+    ("7.3", lambda a, beta=2 / 3, gamma=-0.1, zeta=1.1: open_by_loops(a, beta, gamma, zeta)[None], "tiene la forma"),
+    ("7.4", lambda q, k, v, o, heads, d: torch.cat([q, k, v], 1), "Se piden 4 resultados"),
+    ("7.4", lambda q, k, v, o, heads, d: dict(zip("qkvo", (q, k, v, o), strict=True)), "Se piden 4 resultados"),
+    ("7.4", lambda q, k, v, o, heads, d: None, "llegó None"),
+    ("7.4", lambda q, k, v, o, heads, d: (*prune_by_mask(q, k, v, o, heads, d)[:3], None), "El cuarto resultado"),
+    (
+        "7.4",
+        lambda q, k, v, o, heads, d: (prune_by_mask(q, k, v, o, heads, d)[1], *prune_by_mask(q, k, v, o, heads, d)[1:]),
+        "no los valores",
+    ),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: 0.123, "no es el número"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: "−2,4", "texto"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: (-2.398, 0.5), "una tupla"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: -math.inf, "es -inf"),
+    ("7.5", lambda gamma=-0.1, zeta=1.1: None, "None"),
 ]
 
 # --- Impostoras ---------------------------------------------------------------------------------------------------
@@ -1357,5 +1712,26 @@ IMPOSTORS = {
     "6.5": {
         "matrices al azar": lambda positions: torch.randn(2, *[positions.shape[1]] * 2).unbind(0),
         "recuerda por formas": remember_by_shape("6.5"),
+    },
+    "7.1": {**by_memory("7.1"), "al azar": lambda head_output, gradient: torch.rand(head_output.shape[1])},
+    "7.2": {
+        **by_memory("7.2"),
+        "siempre la mitad": lambda log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.full_like(u, 0.5),
+        "la propia u": lambda log_alpha, u, beta=2 / 3, gamma=-0.1, zeta=1.1: u,
+    },
+    "7.3": {
+        **by_memory("7.3"),
+        "siempre abiertas": lambda log_alpha, beta=2 / 3, gamma=-0.1, zeta=1.1: torch.ones_like(log_alpha),
+    },
+    "7.4": {
+        **by_memory("7.4"),
+        "las primeras columnas": lambda w_q, w_k, w_v, w_o, heads, head_dim: (
+            *(w[:, : -len(heads) * head_dim] for w in (w_q, w_k, w_v)),
+            w_o[: -len(heads) * head_dim],
+        ),
+    },
+    "7.5": {
+        "número copiado": lambda gamma=-0.1, zeta=1.1: math.log(0.1 / 1.1),
+        "igual a todo, con sus nombres": lambda gamma=-0.1, zeta=1.1: EqualToEverything(),
     },
 }

@@ -118,7 +118,7 @@ def valid_format(book: Notebook) -> list[str]:
 
 
 def no_traces(book: Notebook) -> list[str]:
-    """Sin salidas, números de ejecución ni metadatos, salvo el núcleo «python3» y el código plegado de una pregunta."""
+    """Sin salidas, números de ejecución ni metadatos, salvo el núcleo «python3» y el pliegue de las preguntas."""
     faults = [] if book.data["metadata"] == KERNEL else [f"metadatos del cuaderno: {book.data['metadata']}"]
     for cell in book.data["cells"]:
         if cell["metadata"] and not is_question(cell):
@@ -131,19 +131,40 @@ def no_traces(book: Notebook) -> list[str]:
 
 
 def is_question(cell: dict) -> bool:
-    """Si es una celda de código que llama a `mc.predict`."""
-    return cell["cell_type"] == "code" and bool(calls(safe_parse(source_of(cell)), "mc.predict"))
+    """Si es una celda de código que llama a `mc.predict` o a `mc.activity`."""
+    if cell["cell_type"] != "code":
+        return False
+    tree = safe_parse(source_of(cell))
+    return bool(calls(tree, "mc.predict") or calls(tree, "mc.activity"))
 
 
 def folded_questions(book: Notebook) -> list[str]:
-    """El código de un `mc.predict` da la respuesta: su celda lo lleva plegado y no contiene nada más."""
+    """El código de una pregunta da la respuesta o no dice nada: su celda lo lleva plegado y no contiene nada más."""
     faults = []
     for cell in filter(is_question, book.data["cells"]):
         if cell["metadata"] != FOLDED:
             faults.append(f"celda «{cell.get('id')}»: una pregunta lleva los metadatos {FOLDED}")
         body = safe_parse(source_of(cell)).body
-        if len(body) > 1 or not source_of(cell).startswith("mc.predict("):
-            faults.append(f"celda «{cell.get('id')}»: mc.predict va solo en su celda; lo demás quedaría escondido")
+        if len(body) > 1 or not source_of(cell).startswith(("mc.predict(", "mc.activity(")):
+            faults.append(f"celda «{cell.get('id')}»: la pregunta va sola en su celda; lo demás quedaría escondido")
+    return faults
+
+
+def review_activity(book: Notebook) -> list[str]:
+    """Un capítulo lleva su repaso, y solo el suyo, tras «## Repaso» y después de «Errores frecuentes»."""
+    cells = [(i, code) for i, (_, code) in enumerate(book.cells("code")) if calls(safe_parse(code), "mc.activity")]
+    wanted = f'mc.activity("{book.chapter:02}")' if book.is_chapter else ""
+    if [code for _, code in cells] != [wanted] * book.is_chapter:
+        return [
+            f"debía tener una celda con {wanted}; hay {len(cells)}" if wanted else "mc.activity va en los capítulos"
+        ]
+    if not wanted:
+        return []
+    text = [source_of(cell) for cell in book.data["cells"]]
+    place = text.index(wanted)
+    faults = [] if text[place - 1].startswith("## Repaso\n") else ["antes del repaso va una celda con «## Repaso»"]
+    if not any("## Errores frecuentes" in before for before in text[:place]):
+        faults.append("el repaso va después de «Errores frecuentes»")
     return faults
 
 
@@ -508,6 +529,7 @@ RULES: dict[str, Callable[[Notebook], list[str]]] = {
         valid_format,
         no_traces,
         folded_questions,
+        review_activity,
         stable_ids,
         same_setup,
         short_cells,

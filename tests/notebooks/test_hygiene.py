@@ -90,6 +90,8 @@ CHAPTER = [
         "## Piensa como quien investiga\n\n¿Cómo?\n\n<details><summary>Qué se hizo</summary>\n\nEsto.\n\n</details>",
     ),
     markdown("final", "## Resumen\n\nFin.\n\n## Errores frecuentes\n\nNinguno."),
+    markdown("repaso", "## Repaso\n\nPara ti."),
+    code("repaso-actividad", 'mc.activity("02")', FOLDED),
 ]
 
 EXERCISE = [
@@ -190,8 +192,17 @@ BREAKERS = {
         (chapter, put("predice", metadata={"jupyter": {"source_hidden": True}}), "metadatos"),
         (chapter, put("predice", metadata=FOLDED | {"tags": ["hide-input"]}), "metadatos"),
         (chapter, put("predice", metadata=FOLDED | {"cellView": "code"}), "metadatos"),
-        (chapter, edit("predice", "mc.predict", "x = 1\nmc.predict"), "solo en su celda"),
-        (chapter, edit("predice", 'Porque sí.")', 'Porque sí.")\nx = 1'), "solo en su celda"),
+        (chapter, edit("predice", "mc.predict", "x = 1\nmc.predict"), "sola en su celda"),
+        (chapter, edit("predice", 'Porque sí.")', 'Porque sí.")\nx = 1'), "sola en su celda"),
+        (chapter, put("repaso-actividad", metadata={}), "metadatos"),
+        (chapter, edit("repaso-actividad", "mc.activity", "x = 1\nmc.activity"), "sola en su celda"),
+    ],
+    "review_activity": [
+        (chapter, drop("repaso-actividad"), "hay 0"),
+        (chapter, edit("repaso-actividad", "02", "03"), 'mc.activity("02")'),
+        (chapter, edit("repaso", "Repaso", "Otra cosa"), "«## Repaso»"),
+        (chapter, edit("final", "Errores frecuentes", "Otra cosa"), "después de «Errores"),
+        (exercise, edit("check-1", "mc.check(", 'mc.activity("01")\nmc.check('), "va en los capítulos"),
     ],
     "stable_ids": [
         (chapter, repeat("uno"), "repetido"),

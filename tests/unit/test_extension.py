@@ -21,7 +21,7 @@ sys.path.insert(0, str(REPO / "book" / "_ext"))
 
 from docutils import nodes
 from docutils.utils import new_document
-from libro import assets, claims, freshness, icons, pages, publishing, search
+from libro import assets, claims, freshness, icons, pages, progress, publishing, search
 
 REPOSITORY = "https://github.com/DUENA/libro"
 PAGES = ("book/index", "book/afirmaciones", "notebooks/01_vectores", "notebooks/02_atencion", "exercises/02_atencion")
@@ -428,6 +428,7 @@ def test_polish_names_the_folding_button():
     ("code", "folded"),
     [
         ("mc.predict(\n    'a', '¿?', [1, 2], 1, 'b')", True),
+        ('mc.activity("04")', True),
         ("# Preparación, igual en todos los cuadernos: en tu ordenador no hace nada\nREPO = ''", True),
         ("x = 1  # mc.predict(", False),
     ],
@@ -448,6 +449,55 @@ def test_the_code_of_a_question_and_of_the_setup_comes_folded_after_it(code: str
         assert cell.children[3].astext() == "</details>"
     else:
         assert cell.children == [source, shown]
+
+
+QUESTION = "- id: uno\n  kind: truefalse\n  title: Una\n  prompt: ¿Sí?\n  answer: {}\n  why: Porque sí.\n"
+
+
+def test_a_wrong_activity_stops_the_build_with_its_file_and_line(tmp_path: Path):
+    """Se dicen los fallos de todos los archivos, aunque ningún cuaderno los enseñe."""
+    folder = tmp_path / "src" / "modulo" / "activities"
+    folder.mkdir(parents=True)
+    (folder / "01.yml").write_text(QUESTION.format("true"), "utf-8")
+    progress.check_activities(tmp_path)
+    (folder / "02.yml").write_text(QUESTION.format("quizá"), "utf-8")
+    (folder / "03.yml").write_text(QUESTION.format("true") * 2, "utf-8")
+    with pytest.raises(progress.ExtensionError) as error:
+        progress.check_activities(tmp_path)
+    assert "activities/02.yml, línea 5: answer: se esperaba `true` o `false`" in str(error.value)
+    assert "activities/03.yml, línea 7: el id «uno» ya es el de la pregunta de la línea 1" in str(error.value)
+
+
+def test_my_progress_knows_the_questions_of_the_chapters_in_the_book(tmp_path: Path):
+    """Un capítulo que no está en el libro no sale; los demás, con su título, su dirección y sus predicciones."""
+    folder = tmp_path / "src" / "modulo" / "activities"
+    folder.mkdir(parents=True)
+    for chapter in ("01", "09"):
+        (folder / f"{chapter}.yml").write_text(QUESTION.format("true"), "utf-8")
+    sources = ["x = 1", "mc.predict('a')", "# mc.predict('b')", "mc.predict('c')"]
+    cells = [{"cell_type": "code", "source": [source]} for source in sources]
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "01_uno.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
+    app = SimpleNamespace(
+        srcdir=tmp_path,
+        env=SimpleNamespace(
+            found_docs={"notebooks/01_uno", "book/progreso"}, titles={"notebooks/01_uno": nodes.title("", "01 · Uno")}
+        ),
+        builder=SimpleNamespace(get_relative_uri=lambda here, there: f"../{there}.html"),
+    )
+    (one,) = progress.book_catalogue(app, "book/progreso")
+    assert one["title"] == "01 · Uno"
+    assert one["href"] == "../notebooks/01_uno.html#repaso"
+    assert one["predictions"] == 2
+    assert [item["id"] for item in one["items"]] == ["01-uno"]
+    context = {"body": f"<h1>Mi progreso</h1>{progress.PLACE}<p>Fin</p>"}
+    progress._fill(app, "book/progreso", "", context, None)
+    assert assets.marked_files([REPO / "src" / "multicabeza" / "web"], context["body"])[1:] == [
+        "activity.css",
+        "activity.js",
+        "progress.css",
+        "progress.js",
+    ]
 
 
 def test_missing_package_is_explained():

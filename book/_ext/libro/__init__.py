@@ -9,19 +9,22 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `spanish`: los textos de la interfaz;
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
 - `claims`: las afirmaciones medidas que una página toma de otra;
+- `laboratory`: los pesos de los modelos de la página, que se piden aparte;
+- `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
 - `pages`: la última mano a cada página, y la portada de la carpeta.
 """
 
 from sphinx.application import Sphinx
 
-from libro import assets, claims, formulas, freshness, icons, pages, publishing, search, spanish
+from libro import assets, claims, formulas, freshness, icons, laboratory, pages, progress, publishing, search, spanish
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registra todos los módulos de la extensión."""
     # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
     app.add_config_value("comments_config", {}, "html")
-    for module in (freshness, assets, formulas, icons, spanish, search, claims, publishing, pages):
+    modules = (freshness, assets, formulas, icons, spanish, search, claims, laboratory, progress, publishing, pages)
+    for module in modules:
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

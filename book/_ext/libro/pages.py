@@ -95,6 +95,7 @@ def _name_front_page(
 # Celdas cuyo código se lee plegado: cómo empieza y qué dice el pliegue.
 FOLDED = {
     "mc.predict(": "Código de la pregunta (da la respuesta)",
+    "mc.activity(": "Código del repaso",
     "# Preparación, igual en todos los cuadernos": "Código de preparación, igual en todos los cuadernos",
 }
 

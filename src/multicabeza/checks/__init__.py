@@ -15,11 +15,11 @@ bueno a sí mismo.
 import os
 import sys
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07
 from .framework import Check, Result, examine
 
 CHECKS: dict[str, Check] = {
-    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06) for check in chapter.CHECKS
+    check.id: check for chapter in (ch01, ch02, ch03, ch04, ch05, ch06, ch07) for check in chapter.CHECKS
 }
 
 

@@ -108,7 +108,8 @@ class Check:
     @property
     def signature(self) -> str:
         """Nombre y parámetros, como en el enunciado."""
-        return f"{self.reference.__name__}{inspect.signature(self.reference)}"
+        parameters = str(inspect.signature(self.reference)).replace(repr(2 / 3), "2 / 3")
+        return f"{self.reference.__name__}{parameters}"
 
     @property
     def parameters(self) -> list[str]:
@@ -289,7 +290,7 @@ def does_the_same(outcome, answer: Callable, call: Call) -> bool:
 def matches(outcome, theirs, mistake: KnownMistake, call: Call) -> bool:
     """¿Hace la respuesta lo mismo que el error conocido en este caso?"""
     if isinstance(outcome, Returned) and mistake.seen is not None:
-        return mistake.seen(outcome.value, *call.args)
+        return mistake.seen(outcome.value, *call.args, **call.kwargs)
     if isinstance(outcome, Returned) and isinstance(theirs, Returned):
         return difference(outcome.value, theirs.value, like_mistake=True) is None
     if isinstance(outcome, hints.Raised) and isinstance(theirs, hints.Raised):

@@ -29,9 +29,10 @@ MASKS: list[tuple[Pair, Pair]] = list(combinations(HEADS, 2))
 
 BUDGETS = (0, 25, 50, 100, 200)
 FROZEN_BUDGETS = (0, 50, 100)
-LONG_BUDGETS = (0, 100, 200, 400)
+LONG_BUDGETS = (0, 100, 200, 400, 800)
 NUM_CHOICE_BATCHES = 8
-GATE_STEPS, GATE_RATE, PENALTY = 200, 0.1, 0.1
+GATE_STEPS, GATE_RATE, PENALTY = 250, 0.1, 1.0
+"""Con λ = 1 se cierran la mitad de las puertas o más; con 0,1 casi ninguna, y su orden no dice nada."""
 
 
 def across(mask: Sequence[Pair]) -> bool:
@@ -212,15 +213,15 @@ def iteratively(model: InductionModel, data: Sequence[tuple[Tensor, Tensor]]) ->
     return _top(gates)
 
 
-def by_gates(model: InductionModel, seed: int) -> tuple[Pair, Pair]:
-    """Puertas Hard Concrete con el modelo congelado; se dejan las dos de mayor log α.
+def train_gates(model: InductionModel, seed: int) -> HardConcrete:
+    """Entrena puertas Hard Concrete con el modelo congelado.
 
     Args:
         model: el modelo entero; no cambia.
         seed: fija los lotes y los sorteos.
 
     Returns:
-        Dos cabezas.
+        Las ocho puertas, (2, 4).
     """
     frozen = copy.deepcopy(model).requires_grad_(False)
     gates, generator = HardConcrete(2, NUM_HEADS), torch.Generator().manual_seed(seed)
@@ -231,7 +232,33 @@ def by_gates(model: InductionModel, seed: int) -> tuple[Pair, Pair]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    return gates
+
+
+def by_gates(gates: HardConcrete) -> tuple[Pair, Pair]:
+    """Las dos puertas de mayor log α.
+
+    Args:
+        gates: (2, 4), ya entrenadas.
+
+    Returns:
+        Dos cabezas.
+    """
     return _top(gates.log_alpha.detach())
+
+
+def off_target(model: InductionModel) -> tuple[Pair, Pair]:
+    """Una en cada capa, pero en la 0 la que MENOS mira al token anterior; en la 1, la misma que `by_indices`.
+
+    Args:
+        model: el modelo entero.
+
+    Returns:
+        Dos cabezas.
+    """
+    tokens, period = next(batches(6_000))
+    previous = induction.measure(model, tokens, period).previous[0]
+    return (0, _argmax([-score for score in previous])), by_indices(model)[1]
 
 
 @torch.no_grad()
@@ -271,18 +298,21 @@ def measure_seed(seed: int) -> dict:
     model = induction.train("two", seed=seed, num_steps=NUM_STEPS).model
     source = batches(8_000 + seed)
     data = [next(source) for _ in range(NUM_CHOICE_BATCHES)]
+    gates = train_gates(model, seed)
     chosen = {
         "indices": by_indices(model),
         "importance": by_importance(model, data),
         "iterative": iteratively(model, data),
-        "gates": by_gates(model, seed),
+        "gates": by_gates(gates),
         "trying": by_trying(model, data),
     }
-    long = {name: pruned(model, chosen[name]) for name in ("indices", "importance", "gates")}
+    long = {name: pruned(model, chosen[name]) for name in ("indices", "importance")}
+    long["off_target"] = pruned(model, off_target(model))
     long["scratch"] = pruned(induction.new_model("two", 100 + seed), ((0, 0), (1, 0)))
     return {
         "whole": round(accuracy(model), 3),
         "importance": [_round(row) for row in importance(model, data).tolist()],
+        "gates_open": int(gates.binary().sum()),
         "chosen": {name: MASKS.index(mask) for name, mask in chosen.items()},
         "free": [_round(fine_tune(pruned(model, mask), seed)) for mask in MASKS],
         "frozen": {

@@ -223,6 +223,63 @@ RECIPES = {
         40,
         files="translator:checkpoint_files",
     ),
+    "07_choice": Recipe(
+        "choice:record",
+        (
+            "toys/choice.py",
+            *(f"toys/induction.py:{name}" for name in ("sample_sequences", "exam", "parts", "InductionModel", "train")),
+            *_LAYER,
+            *(f"heads.py:{name}" for name in ("previous_token_score", "prefix_matching_score", "_mass_on")),
+            *(f"pruning.py:{name}" for name in ("gate_heads", "_gated", "head_importance", "_gate_gradients")),
+            "pruning.py:HardConcrete",
+            *(f"pruning.py:{name}" for name in ("prune_heads", "_plan", "_linears", "_apply", "_positions", "_shrink")),
+        ),
+        tuple(range(20, 25)),
+        12,
+    ),
+    "07_smollm2": Recipe(
+        "smollm_pruning:record",
+        (
+            *(
+                f"toys/smollm_pruning.py:{name}"
+                for name in (
+                    "CHOICE_PARAGRAPHS",
+                    "SHARES",
+                    "GROUP_SHARES",
+                    "choice_tokens",
+                    "text_loss",
+                    "importance",
+                    "ascending",
+                    "stratified_order",
+                    "same_layers",
+                    "heads_of",
+                    "whole_groups",
+                    "iterative_orders",
+                    "record",
+                )
+            ),
+            *(f"toys/smollm_heads.py:{name}" for name in ("PARAGRAPHS", "TEXT_LENGTH", "text_tokens", "text_losses")),
+            *(f"heads.py:{name}" for name in ("ablate", "_replacing", "_zero")),
+            *(f"pruning.py:{name}" for name in ("gate_heads", "_gated", "head_importance", "_gate_gradients")),
+        ),
+        tuple(range(10, 20)),
+        15,
+    ),
+    "07_speed": Recipe(
+        "smollm_pruning:record_speed",
+        (
+            *(
+                f"toys/smollm_pruning.py:{name}"
+                for name in ("alternate", "speedup", "record_speed", "_speeds", "_compare", "_cache_numbers")
+            ),
+            *_LAYER,
+            "pruning.py:gate_heads",
+            "pruning.py:_gated",
+            *(f"pruning.py:{name}" for name in ("prune_heads", "_plan", "_linears", "_apply", "_positions", "_shrink")),
+        ),
+        (10,),
+        2,
+    ),
     "09_cost": Recipe("long_sequences:record", ("toys/long_sequences.py",), (10,), 8),
     "09_window": Recipe(
         "window:record",

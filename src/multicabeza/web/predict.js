@@ -78,7 +78,7 @@
       event.preventDefault();
       const chosen = rows.findIndex(({ input }) => input.checked);
       if (chosen < 0) { advice.textContent = "Elige antes una opción."; return; }
-      const remembered = store.write(id, JSON.stringify({ version, choice: chosen }));
+      const remembered = store.write(id, JSON.stringify({ version, choice: chosen, right: chosen === Number(answer) }));
       reveal(chosen, remembered);
       change.focus();
     });
