@@ -5,7 +5,9 @@
 
 Float32, un solo hilo (que se dice en la salida). En cada vuelta corren todas las variantes, en un mismo proceso y en
 orden rotatorio, y lo que cuenta es la razón entre tiempos de la misma vuelta. Antes de medir se comprueba que generar
-con caché da lo mismo que sin ella. Escribe benchmarks/out/decoding.json, con todos los tiempos.
+con caché da lo mismo que sin ella. Con lote 1, lo que tarda un token es leer los pesos, que no dependen de la caché:
+ahí la razón tiene un techo bajo; con más secuencias a la vez, los mismos pesos sirven para todas. Escribe
+benchmarks/out/decoding.json, con todos los tiempos.
 """
 
 import argparse
