@@ -9,6 +9,8 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `spanish`: los textos de la interfaz;
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
 - `claims`: las afirmaciones medidas que una página toma de otra;
+- `reference`: la referencia del módulo, escrita a partir de sus docstrings;
+- `citations`: las citas del texto, enlazadas con la bibliografía;
 - `laboratory`: los pesos de los modelos de la página, que se piden aparte;
 - `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
@@ -17,14 +19,43 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 
 from sphinx.application import Sphinx
 
-from libro import assets, claims, formulas, freshness, icons, laboratory, pages, progress, publishing, search, spanish
+from libro import (
+    assets,
+    citations,
+    claims,
+    formulas,
+    freshness,
+    icons,
+    laboratory,
+    pages,
+    progress,
+    publishing,
+    reference,
+    search,
+    spanish,
+)
+
+MODULES = (
+    freshness,
+    assets,
+    formulas,
+    icons,
+    spanish,
+    search,
+    claims,
+    reference,
+    citations,
+    laboratory,
+    progress,
+    publishing,
+    pages,
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registra todos los módulos de la extensión."""
     # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
     app.add_config_value("comments_config", {}, "html")
-    modules = (freshness, assets, formulas, icons, spanish, search, claims, laboratory, progress, publishing, pages)
-    for module in modules:
+    for module in MODULES:
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
