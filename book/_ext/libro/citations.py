@@ -1,8 +1,8 @@
 """Las citas del texto («Vaswani et al. (2017)») llevan a la bibliografía.
 
-`book/bibliografia` es la única copia de cada referencia: un párrafo que empieza por su etiqueta en negrita, con su destino
-de enlaces delante. Aquí se reconocen las citas de las demás páginas y se enlazan; la que no está en la bibliografía es un
-aviso, que con `-W` detiene la construcción.
+`book/bibliografia` es la única copia de cada referencia: un párrafo que empieza por su etiqueta en negrita, con su
+destino de enlaces delante. Aquí se reconocen las citas de las demás páginas y se enlazan; la que no está en la
+bibliografía es un aviso, que con `-W` detiene la construcción.
 """
 
 import re
@@ -24,7 +24,9 @@ CITATION = re.compile(
     rf"(?P<authors>{NAME}(?:(?:, {NAME})*,? (?:y|e) {NAME})?(?: et al\.| y (?:sus coautores|los suyos|otros))?)"
     rf"(?: \((?P<inside>{YEAR})|, (?P<after>{YEAR})(?=[),;]))"
 )
-ENTRY = re.compile(rf"^\((?P<anchor>[\w-]+)\)=\n\*\*(?P<label>.+?) \((?P<years>[^)]+)\)\.\*\* (?P<text>.+)$", re.MULTILINE)
+ENTRY = re.compile(
+    r"^\((?P<anchor>[\w-]+)\)=\n\*\*(?P<label>.+?) \((?P<years>[^)]+)\)\.\*\* (?P<text>.+)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def resolve(citation: Citation, works: list[Reference]) -> Reference | None:
 def _linkable(node: nodes.Text) -> bool:
     parent = node.parent
     while parent is not None:
-        if isinstance(parent, nodes.reference | nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math):
+        if isinstance(
+            parent, nodes.reference | nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math
+        ):
             return False
         parent = parent.parent
     return True

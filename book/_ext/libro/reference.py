@@ -205,7 +205,9 @@ def _sections(docstring: Docstring) -> Iterator[str]:
         section = docstring.sections.get(title)
         if section is None:
             continue
-        if isinstance(section, dict):
+        if title == "Raises":
+            yield f"**{TITLES[title]}.** " + "\n\n".join(f"`{name}`: {text}" for name, text in section.items())
+        elif isinstance(section, dict):
             yield f"**{TITLES[title]}**"
             for name, text in section.items():
                 yield f"`{name}`\n: " + text.replace("\n", "\n  ")
@@ -261,7 +263,8 @@ def write_reference(root: Path, target: str) -> tuple[str, list[Path]]:
     for title, path, found, names in groups:
         files.append(path)
         if title:
-            blocks.append(f"## `{title}`\n\n{_summary(path)}")
+            summary = _summary(path)
+            blocks.append(f"## {re.split('[,:]', summary)[0].rstrip('.')}\n\n{summary} (`{package_name}.{title}`)")
         for name in names:
             if name not in found or not found[name].docstring.text:
                 raise ExtensionError(f"«{name}» es público y no está documentado en {path.relative_to(root)}.")
