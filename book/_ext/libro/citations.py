@@ -6,12 +6,13 @@ bibliografía es un aviso, que con `-W` detiene la construcción.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 PAGE = "book/bibliografia"
@@ -138,6 +139,15 @@ def _link(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         )
 
 
+def _rewrite(app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
+    """Si cambian las obras o sus destinos, se escriben otra vez todas las páginas: ninguna lee de nuevo."""
+    works = references(Path(env.doc2path(PAGE)).read_text("utf-8")) if PAGE in env.found_docs else []
+    current = [(work.label, work.years, work.anchor) for work in works]
+    before, env.libro_works = getattr(env, "libro_works", current), current
+    return () if before == current else sorted(env.found_docs)
+
+
 def setup(app: Sphinx) -> None:
     """Registra los enlaces de las citas."""
+    app.connect("env-updated", _rewrite)
     app.connect("doctree-resolved", _link)

@@ -263,8 +263,9 @@ def write_reference(root: Path, target: str) -> tuple[str, list[Path]]:
     for title, path, found, names in groups:
         files.append(path)
         if title:
-            summary = _summary(path)
-            blocks.append(f"## {re.split('[,:]', summary)[0].rstrip('.')}\n\n{summary} (`{package_name}.{title}`)")
+            summary = _summary(path).rstrip(".")
+            heading = re.split("[,:]", summary)[0]
+            blocks.append(f"## {heading}\n\n{summary}. Está en `{package_name}.{title}`.")
         for name in names:
             if name not in found or not found[name].docstring.text:
                 raise ExtensionError(f"«{name}» es público y no está documentado en {path.relative_to(root)}.")
