@@ -13,7 +13,7 @@ from docutils import nodes
 from docutils.utils import new_document
 
 import multicabeza
-from tests.unit.minilibro import REPO
+from tests.unit.minilibro import REPO, MiniBook
 
 sys.path.insert(0, str(REPO / "book" / "_ext"))
 
@@ -219,3 +219,50 @@ def test_citation_file():
     assert data["version"] == multicabeza.__version__
     assert data["license"] == ["MIT", "CC-BY-4.0"]
     assert all("name" in author or "family-names" in author for author in data["authors"])
+
+
+@pytest.fixture
+def pages(tmp_path) -> MiniBook:
+    """Un libro de tres páginas, sin cuadernos: portada, bibliografía y referencia."""
+    book = MiniBook(tmp_path / "libro")
+    book.write(
+        "_toc.yml",
+        "format: jb-book\nroot: book/index\nchapters:\n- file: book/bibliografia\n- file: book/referencia\n",
+    )
+    book.write("book/index.md", "# Portada\n\nSegún Wu et al. (2024, §2), pocas.\n")
+    book.write(
+        "book/bibliografia.md",
+        "# Bibliografía\n\n(bib-wu-2024)=\n**Wu et al. (2024).** Wenhao Wu y otros. «Cabezas». Prepublicación.\n",
+    )
+    book.write("book/referencia.md", "# Referencia\n\n<!-- referencia: minimodulo -->\n")
+    book.replace("src/minimodulo/__init__.py", "CONSTANT = 41\n", 'CONSTANT = 41\n_HOME = {"uno": ("f",)}\n')
+    book.write(
+        "src/minimodulo/uno.py",
+        '"""Cuentas."""\n\n\ndef f(x, *, y=2):\n    """Suma en [0, 1): |x| < y_1.\n\n    Args:\n        x: un dato.\n    """\n',
+    )
+    return book
+
+
+def test_pages_are_built_and_kept_up_to_date(pages):
+    """La referencia y las citas salen en el libro construido, y cambian con el código y con la bibliografía."""
+    done = pages.build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = re.sub(r"<[^>]+>", "", pages.page("book/referencia"))
+    assert "mc.f(x, *, y=2)" in text
+    assert "un dato." in text
+    assert 'href="bibliografia.html#bib-wu-2024"' in pages.page("book/index")
+
+    pages.replace("src/minimodulo/uno.py", "un dato.", "otro dato.")
+    pages.replace("book/bibliografia.md", "(bib-wu-2024)=", "(bib-wu)=")
+    done = pages.build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "otro dato." in pages.page("book/referencia")
+    assert 'href="bibliografia.html#bib-wu"' in pages.page("book/index")
+
+
+def test_unknown_citation_stops_the_build(pages):
+    """Una cita que no está en la bibliografía detiene la construcción y dice en qué página está."""
+    pages.replace("book/index.md", "Wu et al. (2024", "Nadie et al. (2024")
+    done = pages.build()
+    assert done.returncode != 0
+    assert "«Nadie et al. (2024)» no está en la bibliografía" in done.stdout + done.stderr
