@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,7 @@ def test_links_between_pages(page):
         assert str(path.relative_to(REPO).with_suffix("")) in toc, f"{target} no está en _toc.yml"
 
 
+@cache
 def documented() -> dict[str, reference.Entry]:
     """Los nombres públicos del módulo, como los lee la referencia."""
     package = REPO / "src" / "multicabeza"
@@ -238,7 +240,8 @@ def pages(tmp_path) -> MiniBook:
     book.replace("src/minimodulo/__init__.py", "CONSTANT = 41\n", 'CONSTANT = 41\n_HOME = {"uno": ("f",)}\n')
     book.write(
         "src/minimodulo/uno.py",
-        '"""Cuentas."""\n\n\ndef f(x, *, y=2):\n    """Suma en [0, 1): |x| < y_1.\n\n    Args:\n        x: un dato.\n    """\n',
+        '"""Cuentas."""\n\n\ndef f(x, *, y=2):\n'
+        '    """Suma en [0, 1): |x| < y_1.\n\n    Args:\n        x: un dato.\n    """\n',
     )
     return book
 
