@@ -196,6 +196,12 @@ def test_reference_sections():
     assert docstring.sections["Fuente"] == "Alguien (2000)."
 
 
+def test_reference_shows_literals():
+    """Una cadena de Python sale como código; la que ya lo es, y las comillas de una frase, quedan igual."""
+    text = 'Con "zero" o `how="mean"`, ``"x"`` y "dos palabras".'
+    assert reference.show_literals(text) == 'Con `"zero"` o `how="mean"`, ``"x"`` y "dos palabras".'
+
+
 def test_reference_refuses_what_is_missing(tmp_path):
     """Un nombre público sin docstring, o un módulo que no existe, detienen la construcción."""
     package = tmp_path / "src" / "mini"

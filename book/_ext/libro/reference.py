@@ -200,6 +200,12 @@ def _summary(path: Path) -> str:
     return text.split("\n\n")[0].replace("\n", " ")
 
 
+def show_literals(text: str) -> str:
+    """Escribe como código las cadenas de Python («"zero"») de un texto: sin eso, saldrían entre comillas angulares."""
+    pieces = re.split(r"(``.*?``|`[^`]*`)", text, flags=re.DOTALL)
+    return "".join(piece if i % 2 else re.sub(r'"(\w+)"', r'`"\1"`', piece) for i, piece in enumerate(pieces))
+
+
 def _sections(docstring: Docstring) -> Iterator[str]:
     for title in TITLES:
         section = docstring.sections.get(title)
@@ -223,11 +229,16 @@ def render(entry: Entry, level: int, anchor: str) -> str:
         level: nivel del título.
         anchor: destino de los enlaces a él.
     """
-    parts = [f"({anchor})=\n{'#' * level} {entry.name}"]
-    parts.append(f"```python\n{entry.signature}\n```")
-    parts += [entry.docstring.text, *_sections(entry.docstring)]
-    parts += [render(method, level + 1, f"{anchor}.{method.name}") for method in entry.methods]
-    return "\n\n".join(part for part in parts if part)
+    texts = [entry.docstring.text, *_sections(entry.docstring)]
+    methods = [render(method, level + 1, f"{anchor}.{method.name}") for method in entry.methods]
+    return "\n\n".join(
+        [
+            f"({anchor})=\n{'#' * level} {entry.name}",
+            f"```python\n{entry.signature}\n```",
+            *(show_literals(text) for text in texts if text),
+            *methods,
+        ]
+    )
 
 
 def write_reference(root: Path, target: str) -> tuple[str, list[Path]]:
