@@ -60,6 +60,7 @@ test: check .venv-colab/.ready
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks.attention
+	$(BIN)/python -m benchmarks.decoding
 
 results: .venv/.ready
 	$(BIN)/python -m multicabeza.toys.records

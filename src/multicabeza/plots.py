@@ -2387,3 +2387,321 @@ def pruning_story(
     _put_title(figure, title)
     figure.legend(loc="outside lower center", ncols=1)
     return figure
+
+
+# --- Compartir claves y valores --------------------------------------------------------------------------------------
+
+
+@with_style
+def shared_heads(num_heads: int, groups: Mapping[str, int]) -> Figure:
+    """Qué cabezas de consulta comparten cada cabeza de claves y valores, con un dibujo por reparto.
+
+    Args:
+        num_heads: cabezas de consulta h, 12 como mucho.
+        groups: nombre del reparto → cabezas de claves y valores g, divisor de h.
+
+    Returns:
+        `Figure`: arriba, las consultas, con el color de su cabeza; abajo, las claves y los valores.
+
+    Raises:
+        ValueError: si no hay repartos, h pasa de 12 o algún g no lo divide.
+    """
+    if not groups or not 1 <= num_heads <= 12 or any(g < 1 or num_heads % g for g in groups.values()):
+        raise ValueError(f"Se esperaban h entre 1 y 12 y repartos que lo dividan; llegaron h = {num_heads} y {groups}.")
+    tall = 1.5
+    figure, axes = _canvas(tall * len(groups) + 0.05)
+    left, width = 0.62, (WIDTH - 0.7) / num_heads
+    for place, (name, g) in enumerate(groups.items()):
+        top = place * tall
+        axes.text(0.06, top + 0.14, f"{name}, g = {g}", fontweight="bold", va="center")
+        axes.text(left - 0.1, top + 0.49, "Q", ha="right", va="center")
+        axes.text(left - 0.1, top + 1.2, "K, V", ha="right", va="center")
+        for i in range(num_heads):
+            color = HEAD_COLORS[i]
+            _cells(axes, left + i * width + 0.05, top + 0.32, [[color]], (width - 0.1, 0.34), [[str(i)]])
+        each = num_heads // g
+        for j in range(g):
+            start, span = left + j * each * width, each * width
+            shown = _tint(HEAD_COLORS[j * each], 0.25) if each == 1 else "#d3dce3"
+            _cells(axes, start + 0.05, top + 1.03, [[shown]], (span - 0.1, 0.34), [[str(j)]])
+            for i in range(each):
+                x = start + (i + 0.5) * width
+                axes.plot([x, x], [top + 0.68, top + 1.01], color=MUTED, linewidth=1.2, zorder=1)
+    return figure
+
+
+@with_style
+def cache_growth(
+    tokens: Sequence[str],
+    prompt: int,
+    step: int,
+    *,
+    num_kv_heads: int,
+    weights: Sequence[float] | None = None,
+    lines: Sequence[str] = (),
+) -> Figure:
+    """La caché de una capa en un paso de la generación: qué estaba, qué se añade y qué consulta la lee.
+
+    Args:
+        tokens: todos los tokens, los del comienzo y los generados.
+        prompt: cuántos son del comienzo; entran juntos, en el paso 0.
+        step: paso que se dibuja; el paso s añade el token prompt − 1 + s.
+        num_kv_heads: cabezas de claves y valores g.
+        weights: pesos de la última consulta sobre los tokens guardados, para una fila más.
+        lines: frases debajo del dibujo.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si el paso no existe o los pesos no son uno por token guardado.
+    """
+    if not 1 <= prompt <= len(tokens) or not 0 <= step <= len(tokens) - prompt:
+        raise ValueError(
+            f"Con {len(tokens)} tokens, {prompt} de comienzo, los pasos van de 0 a {len(tokens) - prompt}."
+        )
+    kept = prompt + step
+    if weights is not None and len(weights) != kept:
+        raise ValueError(f"En el paso {step} hay {kept} tokens guardados y llegaron {len(weights)} pesos.")
+    new = range(prompt) if step == 0 else range(kept - 1, kept)
+    tall, left = 0.2, 0.98
+    width = (WIDTH - left - 0.08) / len(tokens)
+    rows = 2 * num_kv_heads + 1 + (weights is not None)
+    head_room = 0.24 + 0.098 * max(len(printable(token)) for token in tokens)
+    figure, axes = _canvas(head_room + tall * rows + 0.5 + 0.23 * len(lines) + 0.16)
+    for j, token in enumerate(tokens):
+        ink = ACCENT_2 if j in new else INK if j < kept else "#9aa5ae"
+        axes.text(left + (j + 0.5) * width, head_room - 0.08, printable(token), rotation=90, ha="center", va="bottom",
+                  fontsize=10, color=ink, fontweight="bold" if j in new else "normal")  # fmt: skip
+
+    def row(name, y, colors):
+        axes.text(left - 0.08, y + tall / 2, name, ha="right", va="center", fontsize=10)
+        _cells(axes, left, y, [colors], (width, tall))
+
+    y = head_room
+    for symbol in ("claves", "valores"):
+        for g in range(num_kv_heads):
+            old, fresh = _tint(ACCENT, 0.45 if symbol == "claves" else 0.25), ACCENT_2
+            colors = [fresh if j in new else old if j < kept else None for j in range(len(tokens))]
+            row(f"{symbol} {g}", y, colors)
+            y += tall
+        y += 0.14
+    row("consulta", y, [ACCENT_2 if j == kept - 1 else None for j in range(len(tokens))])
+    y += tall
+    if weights is not None:
+        shades = [WEIGHT_CMAP(float(w))[:3] for w in weights]
+        row("sus pesos", y, [*shades, *[None] * (len(tokens) - kept)])
+        axes.add_patch(
+            Rectangle((left, y), width * kept, tall, facecolor="none", edgecolor=MUTED, linewidth=0.8, zorder=5)
+        )
+        y += tall
+    y += 0.22
+    for line in lines:
+        axes.text(0.06, y, line, va="center", fontsize=10)
+        y += 0.23
+    return figure
+
+
+@with_style
+def latent_attention(
+    num_heads: int, latent: int, rope: int, sizes: Mapping[str, float], *, xlabel: str = "KiB por token"
+) -> Figure:
+    """MLA: qué se guarda y qué se rehace al leer; debajo, lo que ocupa frente a otras cosas.
+
+    Args:
+        num_heads: cabezas h.
+        latent: números del vector comprimido.
+        rope: números de la clave con posición.
+        sizes: nombre → lo que ocupa.
+        xlabel: la unidad de `sizes`.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay tamaños.
+    """
+    if not sizes:
+        raise ValueError("«sizes» está vacío: hace falta al menos un tamaño.")
+    top, height = 2.55, 2.55 + 0.5 * len(sizes) + 0.75
+    figure = new_figure(WIDTH, height, layout="none")
+    draw = figure.add_axes((0, 1 - top / height, 1, top / height))
+    draw.set_axis_off()
+    draw.set(xlim=(0, WIDTH), ylim=(top, 0))
+
+    def box(x, y, wide, text, face, dashed=False):
+        edge = {"edgecolor": MUTED if dashed else INK, "linestyle": (0, (3, 2)) if dashed else "-", "linewidth": 1.2}
+        draw.add_patch(Rectangle((x, y), wide, 0.56, facecolor=face, zorder=2, **edge))
+        draw.text(x + wide / 2, y + 0.28, text, ha="center", va="center", fontsize=10, linespacing=1.25, zorder=4)
+
+    shade = _tint(ACCENT_2, 0.25)
+    draw.add_patch(Rectangle((1.2, 0.06), 1.62, top - 0.12, facecolor="#f4f7f9", linewidth=0, zorder=0))
+    draw.text(2.01, 0.22, "se guarda", ha="center", va="center", fontweight="bold", color=text_color(ACCENT_2))
+    draw.text(3.94, 0.22, "lo que se lee", ha="center", va="center", fontweight="bold", color=MUTED)
+    box(0.06, 1.0, 0.78, "token", PAPER)
+    box(1.3, 0.62, 1.42, f"comprimido\n{latent} números", shade)
+    box(1.3, 1.72, 1.42, f"clave con\nposición: {rope}", shade)
+    box(3.22, 0.42, 1.48, f"{num_heads} claves\n(se rehacen)", PAPER, dashed=True)
+    box(3.22, 1.1, 1.48, f"{num_heads} valores\n(se rehacen)", PAPER, dashed=True)
+    box(3.22, 1.8, 1.48, f"común a las\n{num_heads} cabezas", PAPER)
+    for start, end in (
+        ((0.84, 1.2), (1.28, 0.9)), ((0.84, 1.36), (1.28, 1.95)), ((2.72, 0.84), (3.2, 0.7)),
+        ((2.72, 0.98), (3.2, 1.34)), ((2.72, 2.02), (3.2, 2.07)),
+    ):  # fmt: skip
+        _arrow(draw, start, end)
+    axes = figure.add_axes((0.43, 0.62 / height, 0.46, 0.5 * len(sizes) / height))
+    values = list(sizes.values())
+    axes.barh(range(len(sizes)), values, height=0.62, color=[ACCENT if i == 0 else ACCENT_2 for i in range(len(sizes))])
+    for place, value in enumerate(values):
+        text = f"{value:g}" if value == int(value) else spanish_number(value, 1)
+        axes.annotate(text, (value, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=10)
+    axes.set_yticks(range(len(sizes)), list(sizes))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(sizes) - 0.5, -0.5)
+    axes.set_xlabel(xlabel)
+    decimal_comma(axes)
+    return figure
+
+
+@with_style
+def speed_rows(
+    rows: Mapping[str, tuple[float, float, float]], *, xlabel: str, reference: float = 1.0, title: str | None = None
+) -> Figure:
+    """Razones de tiempo: una fila por caso, con la mediana y los cuartiles, en escala logarítmica.
+
+    Args:
+        rows: nombre → (mediana, primer cuartil, tercer cuartil).
+        xlabel: qué razón es.
+        reference: dónde va la raya de «igual de rápido».
+        title: título.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si no hay filas o alguna razón no es positiva.
+    """
+    if not rows or min(min(values) for values in rows.values()) <= 0:
+        raise ValueError("Hace falta al menos una fila, y todas las razones deben ser mayores que 0.")
+    figure = new_figure(WIDTH, 0.36 * len(rows) + 1.0 + _title_room(title))
+    axes = figure.add_subplot()
+    axes.set_xscale("log", base=2)
+    for place, (median, low, high) in enumerate(rows.values()):
+        color = ACCENT if median >= reference else ACCENT_2
+        axes.hlines(place, low, high, color=color, linewidth=4, alpha=0.45)
+        axes.plot(median, place, "o" if median >= reference else "s", color=color, markersize=7, zorder=3)
+    axes.axvline(reference, color=INK, linewidth=1, zorder=0)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(xlabel)
+    low, high = (edge(edge(values) for values in rows.values()) for edge in (min, max))
+    ticks = [2.0**k for k in range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)]
+    axes.set_xticks(ticks, [f"1/{1 / tick:g}" if tick < 1 else f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(min(low, reference) / 1.15, max(high, reference) * 1.15)
+    _put_title(figure, title)
+    return figure
+
+
+@with_style
+def running_softmax(scores: Sequence[float], sizes: Sequence[int], step: int) -> Figure:
+    """La softmax en línea tras leer unos trozos: el máximo y la suma que se llevan, y cómo encoge lo ya sumado.
+
+    Arriba, las puntuaciones y el máximo m de las leídas; abajo, lo que cada una aporta a la suma, exp(x − m). El hueco
+    sobre una barra es lo que aportaba antes de que el máximo subiera.
+
+    Args:
+        scores: (n,) puntuaciones.
+        sizes: cuántas hay en cada trozo; suman n.
+        step: trozos leídos, de 1 a len(sizes).
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si los trozos no suman n o el paso no existe.
+    """
+    scores = _array(scores, "scores", 1)
+    if sum(sizes) != len(scores) or not 1 <= step <= len(sizes):
+        raise ValueError(
+            f"Los trozos {list(sizes)} deben sumar {len(scores)} puntuaciones, y el paso, ir de 1 a {len(sizes)}; "
+            f"llegó {step}."
+        )
+    start, end = sum(sizes[: step - 1]), sum(sizes[:step])
+    place, new = np.arange(len(scores)), scores[:end].max()
+    old = scores[:start].max() if start else new
+    parts, total = np.exp(scores[:end] - new), np.exp(scores[:end] - new).sum()
+    figure = new_figure(WIDTH, 4.3)
+    above, below = figure.subplots(2, 1, sharex=True)
+    colors = [GRID if i >= end else ACCENT if i >= start else MUTED for i in place]
+    above.bar(place, scores, color=colors, width=0.75)
+    above.axhline(0, color=INK, linewidth=0.9)
+    above.plot([-0.5, end - 0.5], [new, new], color=ACCENT_2, linewidth=1.8, linestyle=(0, (4, 2)))
+    above.annotate(f"m = {spanish_number(new, 1)}", (len(scores) - 0.5, new), ha="right", va="bottom",
+                   xytext=(0, 2), textcoords="offset points", color=text_color(ACCENT_2))  # fmt: skip
+    above.set_ylim(min(0, scores.min()) - 0.4, scores.max() + 0.9)
+    above.set_title("puntuación", loc="left", fontsize=10, fontweight="normal", color=MUTED)
+    below.bar(place[:start], np.exp(scores[:start] - old), width=0.75, facecolor="none", edgecolor=MUTED,
+              linewidth=0.9, linestyle=(0, (2, 2)))  # fmt: skip
+    below.bar(place[:end], parts, color=colors[:end], width=0.75)
+    below.set_ylim(0, 1.08)
+    below.set_title(f"exp(x − m); su suma, ℓ = {spanish_number(total)}", loc="left", fontsize=10, fontweight="normal",
+                    color=MUTED)  # fmt: skip
+    below.set_xticks(place, [str(i) for i in place])
+    below.set_xlabel("clave")
+    for axes in (above, below):
+        axes.tick_params(axis="x", length=0)
+        for edge in np.cumsum(sizes)[:-1]:
+            axes.axvline(edge - 0.5, color=GRID, linewidth=1.2, zorder=0)
+        decimal_comma(axes)
+    below.set_xticks(place, [str(i) for i in place])
+    factor = f"; lo anterior, × {spanish_number(np.exp(old - new))}" if start else ""
+    _put_title(figure, f"Trozo {step} de {len(sizes)}{factor}")
+    return figure
+
+
+@with_style
+def score_tiles(num_blocks: int, step: int) -> Figure:
+    """La matriz de puntuaciones por baldosas: solo existe la que se está calculando.
+
+    Args:
+        num_blocks: bloques por lado.
+        step: baldosas ya calculadas antes de la actual, por filas; num_blocks² cuando se ha acabado.
+
+    Returns:
+        `Figure`.
+
+    Raises:
+        ValueError: si el paso no está entre 0 y num_blocks².
+    """
+    last = num_blocks * num_blocks
+    if not 0 <= step <= last:
+        raise ValueError(f"Se esperaba un paso entre 0 y {last} y llegó {step}.")
+    side, left, top = 2.6 / num_blocks, 0.62, 0.78
+    figure, axes = _canvas(4.3)
+    row, column = divmod(step, num_blocks)
+    done = _tint(ACCENT, 0.16)
+    order = np.arange(last).reshape(num_blocks, num_blocks)
+    colors = [[ACCENT if i == step else done if i < step else None for i in line] for line in order]
+    _cells(axes, left, top, colors, (side, side))
+    label = {"ha": "center", "va": "center", "fontsize": 10, "color": MUTED}
+    axes.text(left + 1.3, top - 0.52, "claves y valores, por bloques", **label)
+    axes.text(left - 0.45, top + 1.3, "consultas, por bloques", rotation=90, **label)
+    wide = 0.36
+    _cells(axes, left + 2.85, top, [[ACCENT_2 if i == row and step < last else _tint(ACCENT_2, 0.25) if i < row or
+                                     step == last else None] for i in range(num_blocks)], (wide, side))  # fmt: skip
+    axes.text(left + 2.85 + wide / 2, top - 0.52, "m, ℓ y\nsalida", **label)
+    if step < last:
+        _cells(axes, left + column * side, top - 0.26, [[ACCENT]], (side, 0.15))
+        _cells(axes, left - 0.26, top + row * side, [[ACCENT]], (0.15, side))
+    text = (
+        f"Baldosa {step + 1} de {last}. Existen a la vez: un bloque de\nconsultas, uno de claves y valores, su baldosa "
+        "y lo\nacumulado de esas consultas."
+        if step < last
+        else "Acabado: queda la salida. La matriz entera\nno ha existido nunca."
+    )
+    axes.text(0.17, top + 2.78, text, ha="left", va="top", fontsize=10.5, color=INK)
+    return figure

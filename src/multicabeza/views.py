@@ -964,6 +964,7 @@ class _Calculator(NamedTuple):
     style: str
     results: str
     notes: str
+    given: object = None  # lo que el guion necesita y solo sabe Python
 
 
 def calculator(name: str) -> None:
@@ -973,8 +974,11 @@ def calculator(name: str) -> None:
     de las puntuaciones de una capa, y qué cambia con h. Las cuentas son las de `cost`. Sin JavaScript queda el caso de
     partida (d_model = 512, h = 8, n = 128); en papel, el que se haya elegido.
 
+    «kv_cache»: se eligen un modelo de `cost.MODELS`, los tokens, las secuencias y los bytes por número, y se ve lo que
+    ocupa su caché de claves y valores, lo que ocuparía sin compartir, y la de los demás modelos.
+
     Args:
-        name: «heads».
+        name: «heads» o «kv_cache».
 
     Raises:
         ValueError: si no hay ninguna calculadora con ese nombre.
@@ -985,11 +989,12 @@ def calculator(name: str) -> None:
     made = _CALCULATORS[name]()
     block = _identifier("calculator", name)
     style, script = _assets("calculator")
+    given = "" if made.given is None else f' data-given="{html.escape(json.dumps(made.given, ensure_ascii=False))}"'
     controls = "".join(_field_html(f"{block}-{field.key}", field) for field in made.fields)
     display(
         HTML(
             f'<div class="mc-calculator mc-fig" id="{block}" role="group" aria-labelledby="{block}-t" '
-            f'data-calculator="{name}" style="{made.style}">{style}'
+            f'data-calculator="{name}" style="{made.style}"{given}>{style}'
             f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden>{controls}'
             f'</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
             f'class="mc-noscript"> Los demás se eligen con unos controles que necesitan JavaScript.</span></p>'
@@ -1184,7 +1189,106 @@ def _heads_calculator() -> _Calculator:
     )
 
 
-_CALCULATORS: dict[str, Callable[[], _Calculator]] = {"heads": _heads_calculator}
+# Con estos, la mayor caché de la tabla, sin compartir y con 4 bytes, tampoco llega a 2^53.
+MAX_CONTEXT = 2**20
+MAX_BATCH = 2**10
+# Los que generan token a token, de los que menos guardan por token a los que más.
+_CACHED = sorted((shape for shape in cost.MODELS.values() if shape.has_cache), key=lambda shape: shape.cache_bytes())
+
+
+def _kv_factors(shape: cost.ModelShape, n: int, batch: int, size: int) -> str:
+    """La cuenta, factor a factor."""
+    if shape.latent_dim is None:
+        saved = f"2 × {_whole(shape.num_kv_heads)} × {_whole(shape.head_dim)}"
+    else:
+        saved = _whole(shape.latent_dim)
+    full, kept = shape.n_layers - shape.n_local_layers, min(n, shape.window or n)
+    tokens = ((full, n), (shape.n_local_layers, kept))
+    parts = [f"{_whole(layers)} × {_whole(each)}" for layers, each in tokens if layers]
+    over = parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
+    return f"{saved} × {over} × {_whole(batch)} × {size}"
+
+
+def _kv_texts(model: int, n: int, batch: int, size: int) -> dict[str, str]:
+    """Lo que va en cada casilla de «kv_cache»."""
+    shape = _CACHED[model]
+    memory, whole = (count(n, batch, size) for count in (shape.cache_bytes, shape.mha_cache_bytes))
+    g = shape.num_kv_heads
+    pairs = "1 clave y 1 valor" if g == 1 else f"{_whole(g)} claves y {_whole(g)} valores"
+    shared = f"{_whole(shape.latent_dim)} números" if shape.latent_dim else f"{pairs} de {_whole(shape.head_dim)}"
+    return {
+        "state": f"{shape.name}, n = {_whole(n)}, lote = {_whole(batch)}, {size} bytes por número",
+        "name": shape.name,
+        "kind": shape.kind,
+        "shared": shared,
+        "memory": _bytes(memory),
+        "bytes": f"{_whole(memory)} bytes",
+        "token": _bytes(shape.cache_bytes(1, 1, size)),
+        "factors": _kv_factors(shape, n, batch, size),
+        "whole": _bytes(whole),
+        "times": f"{_fixed(whole / memory, 1)} veces",
+        "note": f"{shape.note} Fuente: {shape.source}.".strip(),
+    }
+
+
+def _kv_rows(model: int, n: int, batch: int, size: int) -> list[list]:
+    """La comparación de «kv_cache»: todos los modelos, con los mismos tokens, secuencias y bytes."""
+    sizes = [shape.cache_bytes(n, batch, size) for shape in _CACHED]
+    return [
+        [k == model, shape.name, [shape.kind], [_bytes(memory), 100 * memory / max(sizes)]]
+        for k, (shape, memory) in enumerate(zip(_CACHED, sizes, strict=True))
+    ]
+
+
+def _kv_calculator() -> _Calculator:
+    """La calculadora de la caché de claves y valores."""
+    model = next(k for k, shape in enumerate(_CACHED) if shape.name == "Llama-3-8B")
+    first = model, n, batch, size = model, 4096, 1, 2
+    fields = [
+        _Field("modelo", "medidas publicadas", model, options={k: shape.name for k, shape in enumerate(_CACHED)}),
+        _Field("n", "tokens guardados", n, MAX_CONTEXT, [2**k for k in range(7, 21)]),
+        _Field("lote", "secuencias a la vez", batch, MAX_BATCH, [2**k for k in range(11)]),
+        _Field("bytes", "de cada número", size, options={4: "4 (float32)", 2: "2 (float16, bfloat16)", 1: "1 (int8)"}),
+    ]
+    texts = _kv_texts(*first)
+
+    def out(key: str) -> str:
+        return f'<span data-out="{key}">{texts[key]}</span>'
+
+    def term(name: str, value: str) -> str:
+        return f"<div><dt>{name}</dt><dd>{value}</dd></div>"
+
+    results = (
+        '<div class="mc-groups"><div class="mc-changes"><p class="mc-group">Su caché</p><dl>'
+        + term(f"{out('name')}, {out('kind')}", f"{out('memory')} <small>{out('bytes')}</small>")
+        + term("Por token", out("token"))
+        + term("Guarda, por token y capa", f"<small>{out('shared')}</small>")
+        + '</dl></div><div><p class="mc-group">Sin compartir (MHA)</p><dl>'
+        + term("Una pareja por cabeza de consulta", out("whole"))
+        + term("Ocuparía", out("times"))
+        + f'</dl></div></div><p class="mc-small">Cuenta: {out("factors")} bytes.</p>'
+        f'<p class="mc-small">{out("note")}</p>'
+        '<table class="mc-compared"><caption>Los demás, con los mismos tokens, lote y bytes</caption><thead><tr>'
+        '<th scope="col">Modelo</th><th scope="col">Tipo</th><th scope="col">Caché</th></tr></thead>'
+        f"<tbody data-rows>{_rows_html(_kv_rows(*first))}</tbody></table>"
+    )
+    notes = (
+        "La cuenta va en este orden: 2 (claves y valores) × cabezas KV × d_k, o los números que guarda MLA; × capas × "
+        "tokens (una capa con ventana no pasa de ella); × lote × bytes. 1 KiB son 1024 bytes. Los pesos del modelo van "
+        f"aparte. n llega a {_whole(MAX_CONTEXT)}, aunque casi ningún modelo de la lista lee tanto."
+    )
+    given = [
+        {
+            "name": shape.name, "kind": shape.kind, "layers": shape.n_layers, "h": shape.num_heads,
+            "g": shape.num_kv_heads, "dK": shape.head_dim, "latent": shape.latent_dim, "window": shape.window,
+            "local": shape.n_local_layers, "note": f"{shape.note} Fuente: {shape.source}.".strip(),
+        }
+        for shape in _CACHED
+    ]  # fmt: skip
+    return _Calculator("¿Cuánto ocupa la caché KV?", fields, texts, "", results, notes, given)
+
+
+_CALCULATORS: dict[str, Callable[[], _Calculator]] = {"heads": _heads_calculator, "kv_cache": _kv_calculator}
 
 
 # --- Afirmaciones ------------------------------------------------------------------------------------------------

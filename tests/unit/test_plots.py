@@ -230,6 +230,18 @@ FIGURES = {
         xlabel="paso", ylabel="pérdida", references={"uno del periodo": 2.7},
     ),
     "induction_circuit": lambda: plots.induction_circuit(),
+    "running_softmax": lambda: plots.running_softmax([1, 0.5, 2.5, -1, 0.3], [2, 2, 1], 2),
+    "score_tiles": lambda: plots.score_tiles(4, 6),
+    "score_tiles, al acabar": lambda: plots.score_tiles(4, 16),
+    "shared_heads": lambda: plots.shared_heads(9, {"MHA": 9, "GQA (SmolLM2)": 3, "MQA": 1}),
+    "cache_growth": lambda: plots.cache_growth(
+        ["The", " extraordinarily", " cat", "."], 2, 1, num_kv_heads=3, weights=[0.7, 0.2, 0.1],
+        lines=["Guardado: 3 tokens", "Se calcula 1"],
+    ),
+    "latent_attention": lambda: plots.latent_attention(
+        128, 512, 64, {"DeepSeek 67B\n(GQA, 16 bits)": 380, "V2 (MLA, 6 bits)": 25.3125}
+    ),
+    "speed_rows": lambda: plots.speed_rows({"repetir": (0.1, 0.05, 0.2), "filas": (5, 4, 30)}, xlabel="veces"),
 }  # fmt: skip
 
 
@@ -575,9 +587,33 @@ def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
     assert means == [[95, 55, 4]]
 
 
+def test_running_softmax_lleva_el_maximo_y_la_suma():
+    """La suma que escribe es la de las puntuaciones leídas, y el hueco, lo que valían con el máximo anterior."""
+    scores = [1, 0.5, 2.5, -1, 0.3]
+    figure = plots.running_softmax(scores, [2, 2, 1], 2)
+    above, below = figure.axes
+    total = sum(np.exp(np.array(scores[:4]) - 2.5))
+    assert plots.spanish_number(total) in below.get_title(loc="left")
+    assert [text.get_text() for text in above.texts] == ["m = 2,5"]
+    heights = [bar.get_height() for bar in below.patches]
+    assert heights == pytest.approx([*np.exp([0, -0.5]), *np.exp(np.array(scores[:4]) - 2.5)])
+    assert plots.spanish_number(np.exp(1 - 2.5)) in figure.get_suptitle()
+    assert "lo anterior" not in plots.running_softmax(scores, [2, 2, 1], 1).get_suptitle()
+
+
+def test_score_tiles_solo_tiene_una_baldosa_a_la_vez():
+    for step in (0, 6, 15):
+        shown = [color for color in faces(plots.score_tiles(4, step)) if color == mpl.colors.to_hex(plots.ACCENT)]
+        assert len(shown) == 3  # la baldosa, su bloque de claves y su bloque de consultas
+    assert mpl.colors.to_hex(plots.ACCENT) not in faces(plots.score_tiles(4, 16))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: plots.running_softmax([1, 2, 3], [2, 2], 1), "deben sumar 3"),
+        (lambda: plots.running_softmax([1, 2, 3], [2, 1], 3), "de 1 a 2"),
+        (lambda: plots.score_tiles(3, 10), "entre 0 y 9"),
         (lambda: plots.heatmap(torch.ones(2, 3, 3)), "una matriz"),
         (lambda: plots.heatmap([[float("nan")]]), "NaN"),
         (lambda: plots.heatmap(torch.ones(2, 2), ["a"]), "1 etiquetas"),
@@ -644,3 +680,69 @@ def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
 def test_los_errores_dicen_que_se_esperaba(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# --- Compartir claves y valores ---
+
+
+def face(patch):
+    return tuple(round(channel, 3) for channel in patch.get_facecolor()[:3])
+
+
+def test_shared_heads_une_cada_consulta_con_su_grupo():
+    figure = plots.shared_heads(6, {"MHA": 6, "GQA": 2})
+    axes = figure.axes[0]
+    links = sorted(line.get_xdata()[0] for line in axes.lines if line.get_ydata()[0] > 1.5)
+    groups = sorted((p.get_x(), p.get_width()) for p in axes.patches if 2.5 < p.get_y() < 2.6)
+    assert len(links) == 6
+    assert len(groups) == 2
+    assert [sum(x < link < x + width for link in links) for x, width in groups] == [3, 3]
+    assert texts(figure).count("0") == 4  # consulta y claves, en los dos dibujos
+
+
+def test_cache_growth_pinta_lo_guardado_lo_nuevo_y_lo_que_falta():
+    tokens = ["a", "b", "c", "d"]
+    for step, kinds in {0: "nn..", 1: "oon.", 2: "ooon"}.items():
+        axes = plots.cache_growth(tokens, 2, step, num_kv_heads=3).axes[0]
+        columns = {}
+        for patch in axes.patches:
+            columns.setdefault(round(patch.get_y(), 2), []).append(patch)
+        rows = [[face(p) for p in sorted(row, key=lambda p: p.get_x())] for _, row in sorted(columns.items())]
+        new, empty = tuple(round(c, 3) for c in mpl.colors.to_rgb(plots.ACCENT_2)), (1.0, 1.0, 1.0)
+        seen = ["".join("n" if c == new else "." if c == empty else "o" for c in row) for row in rows]
+        query = "".join("n" if j == 1 + step else "." for j in range(4))
+        assert seen == [*[kinds] * 6, query]
+
+
+def test_cache_growth_ensena_los_pesos_de_la_consulta():
+    axes = plots.cache_growth(["a", "b", "c"], 1, 1, num_kv_heads=1, weights=[1.0, 0.0]).axes[0]
+    shades = [face(p) for p in axes.patches]
+    assert tuple(round(c, 3) for c in plots.WEIGHT_CMAP(1.0)[:3]) in shades
+
+
+def test_latent_attention_escribe_los_tamanos():
+    written = texts(plots.latent_attention(16, 32, 8, {"uno": 380, "dos": 25.3125}))
+    assert {"380", "25,3", "16 claves\n(se rehacen)", "comprimido\n32 números"} <= set(written)
+
+
+def test_speed_rows_separa_lo_que_gana_de_lo_que_pierde():
+    axes = plots.speed_rows({"a": (0.5, 0.4, 0.6), "b": (3, 2, 4)}, xlabel="veces").axes[0]
+    marks = {line.get_ydata()[0]: line.get_color() for line in axes.lines if line.get_marker() in "os"}
+    assert marks == {0: plots.ACCENT_2, 1: plots.ACCENT}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1/4", "1/2", "1", "2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.shared_heads(9, {"GQA": 2}), "repartos que lo dividan"),
+        (lambda: plots.shared_heads(9, {}), "repartos que lo dividan"),
+        (lambda: plots.cache_growth(["a", "b"], 1, 2, num_kv_heads=1), "los pasos van de 0 a 1"),
+        (lambda: plots.cache_growth(["a", "b"], 1, 1, num_kv_heads=1, weights=[1]), "hay 2 tokens guardados"),
+        (lambda: plots.latent_attention(1, 1, 1, {}), "vacío"),
+        (lambda: plots.speed_rows({"a": (1, 0, 2)}, xlabel="veces"), "mayores que 0"),
+    ],
+)
+def test_compartir_explica_lo_que_no_vale(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()

@@ -213,3 +213,15 @@ def test_importance_of_smollm2_and_its_loss_agree_with_what_is_written():
     scores = pruning.importance(loaded, short)
     assert scores.shape == (30, 9)
     assert scores.min() > 0
+
+
+def test_the_same_layers_lose_as_many():
+    heads = [(0, 3), (0, 4), (7, 0), (7, 1), (7, 2), (29, 8)]
+    draws = [pruning.same_layers(heads, 9, seed) for seed in range(20)]
+    for draw in draws:
+        assert len(set(draw)) == len(heads)
+        assert sorted(layer for layer, _ in draw) == [layer for layer, _ in heads]
+        assert all(0 <= head < 9 for _, head in draw)
+    assert len({tuple(draw) for draw in draws}) == 20
+    assert pruning.same_layers(heads, 9, 3) == draws[3]
+    assert sorted(pruning.same_layers([(2, head) for head in range(9)], 9, 0)) == [(2, head) for head in range(9)]

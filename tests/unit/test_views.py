@@ -846,8 +846,31 @@ def test_calculator_pide_sus_archivos_a_la_pagina_del_libro(shown, book, monkeyp
     assert marked_files([views.WEB], picture) == ["base.css"]
 
 
+def test_calculator_de_la_cache_ensena_las_cuentas_de_cost(shown, book):
+    assert views.calculator("kv_cache") is None
+    block = only(shown)
+    filled = casillas(block)
+    names = [shape.name for shape in views._CACHED]
+    assert set(filled) == set(views._kv_texts(names.index("Llama-3-8B"), 4096, 1, 2).items())
+    assert {("memory", "512 MiB"), ("token", "128 KiB"), ("whole", "2 GiB"), ("times", "4,0 veces")} < set(filled)
+    assert block.rawdata_all.count("<tr") == 1 + len(names)
+    assert block.rawdata_all.count('aria-current="true"') == 1
+    labels = {label["for"] for label in block.all("label")}
+    assert {f["id"] for f in block.all("input") + block.all("select") if "data-field" in f} == labels
+
+
+def test_calculator_de_la_cache_tiene_todos_los_modelos_que_la_usan():
+    assert {shape.name for shape in views._CACHED} == {n for n, shape in cost.MODELS.items() if shape.has_cache}
+    for k, shape in enumerate(views._CACHED):
+        for n, batch, size in ((1, 1, 2), (5000, 3, 4), (views.MAX_CONTEXT, views.MAX_BATCH, 1)):
+            texts = views._kv_texts(k, n, batch, size)
+            assert texts["bytes"] == f"{views._whole(shape.cache_bytes(n, batch, size))} bytes"
+            assert texts["memory"] == views._kv_rows(k, n, batch, size)[k][3][0]
+            assert shape.mha_cache_bytes(n, batch, 4) < 2**53
+
+
 def test_el_guion_de_las_calculadoras_es_ligero():
-    assert (views.WEB / "calculator.js").stat().st_size <= 10 * 1024
+    assert (views.WEB / "calculator.js").stat().st_size <= 13 * 1024
 
 
 @pytest.mark.parametrize("name", ["", "Heads", "kv", None])

@@ -251,6 +251,7 @@ RECIPES = {
                     "importance",
                     "ascending",
                     "stratified_order",
+                    "same_layers",
                     "heads_of",
                     "whole_groups",
                     "iterative_orders",
@@ -278,6 +279,109 @@ RECIPES = {
         ),
         (10,),
         2,
+    ),
+    "08_gqa": Recipe(
+        "gqa:record",
+        ("toys/gqa.py", *_LAYER, "attention.py:KVCache", "attention.py:RotaryEmbedding"),
+        tuple(range(10, 15)),
+        22,
+        files="gqa:checkpoint_files",
+    ),
+    "08_speed": Recipe("decoding:record", ("toys/decoding.py", *_LAYER, "attention.py:KVCache"), (10,), 4),
+    "09_cost": Recipe("long_sequences:record", ("toys/long_sequences.py",), (10,), 8),
+    "09_window": Recipe(
+        "window:record",
+        (
+            *(
+                f"toys/window.py:{name}"
+                for name in (
+                    "LENGTH",
+                    "FIRST_MEASURED",
+                    "WINDOWS",
+                    "WINDOW",
+                    "NUM_SINKS",
+                    "SINK_COUNTS",
+                    "ELSEWHERE",
+                    "LONG_TEXTS",
+                    "text_tokens",
+                    "without_meaning",
+                    "kept_places_mask",
+                    "random_places",
+                    "read",
+                    "losses",
+                    "head_output_norms",
+                    "conditions",
+                    "record",
+                    "_means",
+                )
+            ),
+            "toys/smollm_heads.py:PARAGRAPHS",
+            "toys/smollm_pruning.py:CHOICE_PARAGRAPHS",
+            "attention.py:causal_mask",
+            "attention.py:sliding_window_mask",
+        ),
+        tuple(range(10, 15)),
+        13,
+    ),
+    "09_sink": Recipe(
+        "window:silence_record",
+        (
+            *(
+                f"toys/window.py:{name}"
+                for name in (
+                    "LENGTH",
+                    "FIRST_MEASURED",
+                    "WINDOW",
+                    "LONG_TEXTS",
+                    "text_tokens",
+                    "read_silencing",
+                    "silence_record",
+                )
+            ),
+            "toys/smollm_heads.py:PARAGRAPHS",
+            "toys/smollm_pruning.py:CHOICE_PARAGRAPHS",
+            *_LAYER,
+            *(f"attention.py:{name}" for name in ("RotaryEmbedding", "causal_mask", "sliding_window_mask")),
+        ),
+        (10,),
+        2,
+    ),
+    "09_needle": Recipe(
+        "window:needle_record",
+        (
+            *(
+                f"toys/window.py:{name}"
+                for name in (
+                    "NEEDLE_LENGTH",
+                    "NEEDLE_WINDOW",
+                    "NUM_SINKS",
+                    "MEMORIES",
+                    "WindowedDecoder",
+                    "needle_record",
+                )
+            ),
+            *(
+                f"toys/haystack.py:{name}"
+                for name in (
+                    "NEW_TOKENS",
+                    "DEPTHS",
+                    "PER_TEMPLATE",
+                    "LEAD",
+                    "CHOICE",
+                    "TEST",
+                    "filler",
+                    "build",
+                    "examples",
+                    "reply",
+                    "is_right",
+                )
+            ),
+            "toys/smollm_heads.py:PARAGRAPHS",
+            *_LAYER,
+            *(f"attention.py:{name}" for name in ("KVCache", "RotaryEmbedding", "sliding_window_mask")),
+        ),
+        (10,),
+        6,
     ),
 }
 

@@ -12,6 +12,7 @@ import copy
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -161,6 +162,22 @@ def stratified_order(n_layers: int, per_layer: int, seed: int) -> list[Pair]:
     return order
 
 
+def same_layers(heads: Iterable[Pair], per_layer: int, seed: int) -> list[Pair]:
+    """Otras tantas cabezas al azar, con el mismo reparto: de cada capa, las que quita la lista.
+
+    Args:
+        heads: parejas (capa, cabeza).
+        per_layer: cabezas de cada capa.
+        seed: semilla.
+
+    Returns:
+        Parejas (capa, cabeza); puede repetir alguna de las dadas.
+    """
+    rng = random.Random(f"mismo reparto {seed}")
+    counts = Counter(layer for layer, _ in heads)
+    return [(layer, head) for layer in sorted(counts) for head in rng.sample(range(per_layer), counts[layer])]
+
+
 def heads_of(groups: Iterable[Pair], shared: int = 3) -> list[Pair]:
     """Las cabezas de consulta de unos grupos de claves y valores.
 
@@ -222,7 +239,10 @@ def iterative_orders(loaded: LoadedModel, tokens: Tensor, sizes: Sequence[int]) 
 
 
 def record(seeds: list[int]) -> dict:
-    """Pérdida por texto frente a la parte de cabezas que se quita: por importancia, por grupos y al azar."""
+    """Pérdida por texto frente a la parte de cabezas que se quita: por importancia, por grupos y al azar.
+
+    Al azar, de dos modos: repartidas por igual entre las capas, y con el reparto que deja la importancia.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -257,10 +277,13 @@ def record(seeds: list[int]) -> dict:
                 "whole_groups": [whole_groups(heads) for heads in removed],
                 "most_in_a_layer": [_most_in_a_layer(heads) for heads in removed],
             }
-        values["random"], values["random_groups"] = {}, {}
+        values["random"], values["random_groups"], values["random_same_layers"] = {}, {}, {}
         for seed in seeds:
             order, group_order = stratified_order(30, 9, seed), stratified_order(30, 3, seed)
             values["random"][str(seed)] = [losses(order[:size]) if size else none for size in sizes]
+            values["random_same_layers"][str(seed)] = [
+                losses(same_layers(removed, 9, seed)) if removed else none for removed in lists["raw"]
+            ]
             values["random_groups"][str(seed)] = [
                 losses(heads_of(group_order[:size])) if size else none for size in group_sizes
             ]

@@ -9,6 +9,10 @@
     projections: (dModel, h, n) => 2 * n * cost.params(dModel, h),
     attention: (dModel, h, n) => 4 * h * n * n * (dModel / h),
     scores: (h, n) => h * n * n,
+    // Un modelo de `cost.MODELS`: {layers, g, dK, latent, window, local}.
+    cache: ({ layers, g, dK, latent, window, local }, n, batch, bytes) =>
+      (latent ?? 2 * g * dK) * ((layers - local) * n + local * Math.min(n, window ?? n)) * batch * bytes,
+    wholeCache: ({ layers, h, dK }, n, batch, bytes) => 2 * layers * h * dK * n * batch * bytes,
     divisors: (size) => Array.from({ length: size }, (_, i) => i + 1).filter((k) => size % k === 0),
     // Los divisores más próximos a un número que no lo es: el de debajo y el de encima, si lo hay.
     nearest(size, wanted) {
@@ -85,6 +89,31 @@
       },
       spoken: (t) => `d_k = ${t.d_k}. ${t.params} parámetros y ${t.total} FLOPs. Puntuaciones: ${t.elements} números, ${t.memory}.`,
     },
+    // Los modelos llegan de Python, en `data-given`.
+    kv_cache: {
+      check: () => ({}),
+      texts({ modelo, n, lote, bytes }, models) {
+        const m = models[modelo], memory = cost.cache(m, n, lote, bytes), all = cost.wholeCache(m, n, lote, bytes);
+        const kept = Math.min(n, m.window ?? n), saved = m.latent ? whole(m.latent) : `2 × ${whole(m.g)} × ${whole(m.dK)}`;
+        const parts = [[m.layers - m.local, n], [m.local, kept]].filter(([k]) => k).map(([k, t]) => `${whole(k)} × ${whole(t)}`);
+        return {
+          state: `${m.name}, n = ${whole(n)}, lote = ${whole(lote)}, ${bytes} bytes por número`,
+          name: m.name, kind: m.kind,
+          shared: m.latent ? `${whole(m.latent)} números`
+            : `${m.g > 1 ? `${whole(m.g)} claves y ${whole(m.g)} valores` : "1 clave y 1 valor"} de ${whole(m.dK)}`,
+          memory: format.bytes(memory), bytes: `${whole(memory)} bytes`, token: format.bytes(cost.cache(m, 1, 1, bytes)),
+          factors: `${saved} × ${parts.length > 1 ? `(${parts.join(" + ")})` : parts[0]} × ${whole(lote)} × ${bytes}`,
+          whole: format.bytes(all), times: `${comma((all / memory).toFixed(1))} veces`, note: m.note,
+        };
+      },
+      styles: () => ({}),
+      rows({ modelo, n, lote, bytes }, models) {
+        if (!n || !lote) return [];
+        const sizes = models.map((m) => cost.cache(m, n, lote, bytes)), most = Math.max(...sizes);
+        return models.map((m, k) => [k === modelo, m.name, [m.kind], [format.bytes(sizes[k]), (100 * sizes[k]) / most]]);
+      },
+      spoken: (t) => `${t.name}: la caché ocupa ${t.memory}, y ${t.token} por token. Sin compartir, ${t.whole}.`,
+    },
   };
 
   // --- Lo común
@@ -110,6 +139,7 @@
     const spec = specs[block.dataset.calculator];
     if (!spec) return;
     block.dataset.ready = "1";
+    const given = block.dataset.given && JSON.parse(block.dataset.given);
     const find = (selector) => [...block.querySelectorAll(selector)];
     const inputs = Object.fromEntries(find("[data-field]").map((input) => [input.dataset.field, input]));
     const sliders = find("[data-slides]");
@@ -173,11 +203,11 @@
       for (const key of Object.keys(inputs)) message(key, ...(faults[key] ?? []));
       for (const slider of sliders) slide(slider, values);
       const wrong = Object.values(faults);
-      const texts = wrong.length ? {} : spec.texts(values);
+      const texts = wrong.length ? {} : spec.texts(values, given);
       block.toggleAttribute("data-wrong", wrong.length > 0);
       for (const node of find("[data-out]")) node.textContent = texts[node.dataset.out] ?? "—";
       for (const [name, value] of wrong.length ? [] : Object.entries(spec.styles(values))) block.style.setProperty(name, value);
-      table?.replaceChildren(...spec.rows(values).map(row));
+      table?.replaceChildren(...spec.rows(values, given).map(row));
       spoken = wrong.length ? wrong.map(([text, near = []]) => `${text} ${near.join(" o ")}`).join(" ") : spec.spoken(texts);
     };
     // Se anuncia cuando quien escribe se queda quieto, no en cada tecla.
