@@ -10,6 +10,8 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
 - `claims`: las afirmaciones medidas que una página toma de otra;
 - `verified`: la página de afirmaciones comprobadas;
+- `reference`: la referencia del módulo, escrita a partir de sus docstrings;
+- `citations`: las citas del texto, enlazadas con la bibliografía;
 - `laboratory`: los pesos de los modelos de la página, que se piden aparte;
 - `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
@@ -20,6 +22,7 @@ from sphinx.application import Sphinx
 
 from libro import (
     assets,
+    citations,
     claims,
     formulas,
     freshness,
@@ -28,9 +31,27 @@ from libro import (
     pages,
     progress,
     publishing,
+    reference,
     search,
     spanish,
     verified,
+)
+
+MODULES = (
+    freshness,
+    assets,
+    formulas,
+    icons,
+    spanish,
+    search,
+    claims,
+    verified,
+    reference,
+    citations,
+    laboratory,
+    progress,
+    publishing,
+    pages,
 )
 
 
@@ -38,7 +59,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Registra todos los módulos de la extensión."""
     # Jupyter Book define esta opción aunque no se cargue su extensión de comentarios.
     app.add_config_value("comments_config", {}, "html")
-    content = (formulas, icons, spanish, search, claims, verified, laboratory, progress)
-    for module in (freshness, assets, *content, publishing, pages):
+    for module in MODULES:
         module.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
