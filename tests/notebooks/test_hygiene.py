@@ -255,6 +255,7 @@ BREAKERS = {
         (chapter, replace("uno", "$$a = b"), "sin pareja"),
         (chapter, replace("uno", "\\begin{aligned}a\\end{aligned}"), "sin $$"),
         (chapter, replace("dos", "$$c = d \\tag{1}$$"), "repetida"),
+        (chapter, replace("uno", "Con W^K y $W^V$."), "$W^K$"),
     ],
     "folded_blocks": [
         (chapter, edit("piensa", "</summary>\n\n", "</summary>\n"), "después de <summary>"),
@@ -334,6 +335,7 @@ def test_every_rule_has_a_bad_notebook():
 FINE = [
     ("plain_markdown", "Un conjunto `{a}`, una `f{x}` y `dict{…}`; \\{a\\}; y $\\text{abc}$."),
     ("plain_markdown", "```python\nx = {{1: 2}}\n```"),
+    ("standard_math", "De $W^Q$ y `W^K` sale\n\n$$\nW^O\n$$"),
     ("standard_math", "Cuesta `$5` y `\\softmax`; con $x$ y $\\frac{a}{b}$.\n\n$$\na = b\n$$\n\nY ya."),
     ("standard_math", "<details><summary>Respuesta</summary>\n\n$$a = b \\tag{7}$$\n\n</details>"),
     ("notes_and_html", "Si `x < 3` y `y > 2`, o $a < b$ y $c > d$; H<sub>2</sub>O; `<div>` en código."),
