@@ -349,7 +349,9 @@ def standard_math(book: Notebook) -> list[str]:
             faults += [f"celda «{id_}»: \\{macro} no es de las corrientes" for macro in sorted(macros)]
             tags += re.findall(r"\\tag\{(.*?)\}", formula)
         outside = re.sub(r"\$\$.*?\$\$|(?<!\\)\$[^$\n]+?\$", "", plain, flags=re.S)
-        faults += [f"celda «{id_}»: {name} fuera de una fórmula: ${name}$" for name in re.findall(r"W\^[QKVO]", outside)]
+        faults += [
+            f"celda «{id_}»: {name} fuera de una fórmula: ${name}$" for name in re.findall(r"W\^[QKVO]", outside)
+        ]
         if re.search(r"^\s*\\begin\{", plain, re.M) and not formulas:
             faults.append(f"celda «{id_}»: \\begin sin $$")
     return faults + [f"etiqueta ({tag}) repetida" for tag in sorted({tag for tag in tags if tags.count(tag) > 1})]
