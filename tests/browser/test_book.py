@@ -29,6 +29,10 @@ Visit = Callable[..., tuple[Page, Record]]
 CHAPTER = "notebooks/02_atencion.html"
 HTML_LIMIT = 1_500_000
 SCRIPT_LIMIT = 400_000
+# Datos con forma de programa, para que se puedan cargar también con el libro abierto como archivo: la prosa del libro,
+# que solo pide la búsqueda, y los pesos de los modelos, que se piden al usarlos. Tienen su propio límite.
+DATA = re.compile(r"/(?:busca-texto|lab-\d+|switchboard-weights)\.js$")
+DATA_LIMIT = 600_000
 
 # Programas del tema, de Sphinx y de MathJax: su peso no cuenta en el de los nuestros.
 THEME = re.compile(
@@ -162,6 +166,8 @@ def test_weight(opened: tuple[Page, Record], path: str, book: Path) -> None:
         if not text.startswith("window.mcParams")  # datos, no programa
     }
     inline = sum(map(len, written))
+    data = {p: weights.pop(p) for p in own if DATA.search(p)}
+    assert max(data.values(), default=0) <= DATA_LIMIT, f"{path}: {data}"
     total = sum(weights.values()) + inline
     assert total <= SCRIPT_LIMIT, f"{path}: {total / 1e3:.0f} KB de programas: {weights}, y {inline} en la página"
     body = page.content()
