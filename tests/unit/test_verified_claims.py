@@ -136,6 +136,8 @@ GOOD = """\
         ("      formato: .2f\n", "", "línea 11: la medida: falta «formato»"),
         ("formato: .2f", "formato: 2", "«formato» debe ser un texto"),
         ("n: casos}", "n: casos, n: otros}", "línea 12: se repite «n»"),
+        ("n: casos}", "n: casos de $W^Q$}", "línea 12: «n» es texto corrido, sin fórmulas ni Markdown"),
+        ("control: lo otro", "control: con `torch`", "línea 12: «control» es texto corrido"),
         ("n: casos}", "n: casos}\n        - {id: 02-razon, mide: otra}", "la medida «02-razon» está dos veces"),
         ("        - {id: 02-razon, mide: la razón, n: casos}\n", "", "línea 3: la afirmación: falta «medidas»"),
     ],

@@ -102,6 +102,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping
 
 MEASURE_FIELDS = {one.name for one in fields(Measure)}
 SHARED_FIELDS = MEASURE_FIELDS - {"id", "mide"}
+PLAIN_FIELDS = ("unidad", "n", "semillas", "intervalo", "control")  # van junto a una cifra, tal cual: sin fórmulas
 CLAIM_FIELDS = {one.name for one in fields(Claim)}
 
 
@@ -125,7 +126,13 @@ def _build(kind: type, entry: object, what: str, allowed: set[str], given: dict)
 def _measure(entry: object, shared: dict) -> Measure:
     given = shared | (entry if isinstance(entry, dict) else {})
     given.pop("line", None)
-    return _build(Measure, entry, "la medida", MEASURE_FIELDS, given)
+    measure = _build(Measure, entry, "la medida", MEASURE_FIELDS, given)
+    for name in PLAIN_FIELDS:
+        text = getattr(measure, name)
+        if re.search(r"[$`*\\]", text):
+            where = f"línea {entry['line']}: «{name}»"
+            raise ClaimsError(f"{where} es texto corrido, sin fórmulas ni Markdown; es «{text}»")
+    return measure
 
 
 def _claim(entry: object) -> Claim:
