@@ -1,7 +1,7 @@
 """La dirección pública del libro: se escribe una vez y de ella salen todas las demás.
 
-`make publish-config REPO=https://github.com/DUEÑO/NOMBRE` la escribe en `_config.yml`, en la celda de preparación de cada
-cuaderno y en los enlaces entre páginas de los cuadernos: fuera del libro (en Colab solo viaja un archivo) uno relativo
+`make publish-config REPO=https://github.com/DUEÑO/NOMBRE` la escribe en `_config.yml`, en la celda de preparación de
+cada cuaderno y en sus enlaces a otras páginas: fuera del libro (en Colab solo viaja un archivo) uno relativo
 no lleva a ninguna parte. En el libro construido esos enlaces vuelven a ser internos. Con `REPO=` vacío todo queda como
 antes de publicar.
 """
@@ -124,7 +124,7 @@ def publish(root: Path, address: str) -> list[str]:
         Archivos que han cambiado, relativos a `root`.
 
     Raises:
-        ValueError: si la dirección no vale, o un cuaderno no lleva la celda de preparación. Nada queda escrito a medias.
+        ValueError: si la dirección no vale, o un cuaderno no lleva la preparación. No queda nada a medias.
     """
     address = normalized(address)
     config = (root / "_config.yml").read_text("utf-8")
@@ -148,7 +148,7 @@ def publish(root: Path, address: str) -> list[str]:
             cell["source"] = new if isinstance(cell["source"], str) else new.splitlines(keepends=True)
         if setups != 1:
             raise ValueError(
-                f"{path.parent.name}/{path.name} tiene {setups} celdas de preparación con «REPO = …» y se esperaba una: "
+                f"{path.parent.name}/{path.name} tiene {setups} celdas con «REPO = …» y se esperaba una: "
                 "cópiala de otro cuaderno."
             )
         written[path] = json.dumps(book, indent=1, ensure_ascii=False) + "\n"
