@@ -29,6 +29,7 @@ def project(tmp_path) -> Path:
     for name in ("_config.yml", "book/publish.py", "notebooks", "exercises"):
         copy = shutil.copytree if (REPO / name).is_dir() else shutil.copyfile
         copy(REPO / name, tmp_path / name)
+    address.publish(tmp_path, "")  # las pruebas valen igual cuando el libro ya tiene dirección
     return tmp_path
 
 
@@ -183,14 +184,17 @@ def test_other_links_stay(link):
     assert address.relative(link, "notebooks", OWN) == link
 
 
-def test_today_nothing_leads_to_an_address_nobody_owns():
+def test_today_nothing_leads_to_an_address_nobody_owns(project):
     """El repositorio dice la misma dirección en todas partes; sin ella, ningún cuaderno enlaza a Colab."""
+    published = {name: (REPO / name).read_bytes() for name in content(project)}
     mine, _ = address.current((REPO / "_config.yml").read_text("utf-8"))
     for path in NOTEBOOKS:
         text = path.read_text("utf-8")
         assert re.findall(r'REPO = \\"([^"\\]*)\\"', text) == [mine], path
         if not mine:
             assert address.COLAB not in text, path
+    order(project, mine)
+    assert content(project) == published
 
 
 def test_published_links_are_internal_in_the_book(tmp_path):
