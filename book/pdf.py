@@ -29,6 +29,8 @@ from pypdf import PdfReader
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "libro-impreso.html"
 STYLE = Path(__file__).with_suffix(".css")
+# Páginas que solo son lo que se mueve en ellas: en papel no dirían nada.
+LEFT_OUT = frozenset({"book/progreso"})
 # De las páginas se conservan estos scripts; los demás mueven cosas que en papel no se mueven.
 SCRIPTS = re.compile(r"mathjax/")
 # Estilos del sitio que en papel sobran.
@@ -54,12 +56,13 @@ class Entry:
 
 
 def contents(toc: str) -> list[Entry]:
-    """Las páginas del libro en orden, según `_toc.yml`."""
+    """Las páginas que se imprimen, en orden, según `_toc.yml`; su parte la lleva la primera de cada una."""
     tree = yaml.safe_load(toc)
     found = [Entry(tree["root"])]
 
     def walk(files: list[dict], part: str, depth: int) -> None:
-        for place, file in enumerate(files):
+        printed = [file for file in files if file["file"] not in LEFT_OUT]
+        for place, file in enumerate(printed):
             found.append(Entry(file["file"], part if depth == 0 and place == 0 else "", depth))
             walk(file.get("sections", []), "", depth + 1)
 
