@@ -24,7 +24,8 @@ from urllib.parse import unquote
 
 import yaml
 from bs4 import BeautifulSoup, Tag
-from pypdf import PdfReader
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import NameObject, TextStringObject
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "libro-impreso.html"
@@ -246,6 +247,8 @@ PREPARE = """async () => {
 NUMBER = """(pages) => {
   for (const place of document.querySelectorAll("[data-anchor]")) place.textContent = pages[place.dataset.anchor] ?? "";
 }"""
+TITLES = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].map(
+  (title) => title.textContent.trim().replace(/\\s+/g, " "))"""
 FOOTER = (
     '<div style="width:100%;font:8pt sans-serif;color:#555;text-align:center"><span class="pageNumber"></span></div>'
 )
@@ -260,6 +263,37 @@ def page_numbers(pdf: bytes) -> dict[str, int]:
         unquote(name.lstrip("/")): reader.get_destination_page_number(place) + 1
         for name, place in reader.named_destinations.items()
     }
+
+
+def name_bookmarks(pdf: bytes, titles: list[str]) -> bytes:
+    """El PDF con los títulos de sus marcadores bien escritos.
+
+    Chromium pierde el espacio donde un título cambia de línea y repite alguno que cambia de columna.
+
+    Args:
+        pdf: lo que imprime Chromium.
+        titles: los títulos del documento.
+    """
+    letters = re.compile(r"\W")
+    known = {letters.sub("", title): title for title in titles}
+    writer = PdfWriter(clone_from=io.BytesIO(pdf))
+
+    def mend(place: object) -> None:
+        while place is not None:
+            item = place.get_object()
+            found = letters.sub("", item["/Title"])
+            half = found[: len(found) // 2]
+            title = known.get(found) or (known.get(half) if found == half * 2 else None)
+            if title:
+                item[NameObject("/Title")] = TextStringObject(title)
+            if "/First" in item:
+                mend(item["/First"])
+            place = item.get("/Next")
+
+    mend(writer.root_object["/Outlines"].get_object()["/First"])
+    written = io.BytesIO()
+    writer.write(written)
+    return written.getvalue()
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -319,11 +353,12 @@ def print_document(browser, folder: Path, document: str) -> bytes:
             }
             page.evaluate(NUMBER, page_numbers(page.pdf(**options)))
             pdf = page.pdf(**options)
+            titles = page.evaluate(TITLES)
         finally:
             context.close()
     if missing:
         raise RuntimeError("El documento pide archivos que no están: " + ", ".join(sorted(set(missing))))
-    return pdf
+    return name_bookmarks(pdf, titles)
 
 
 def main(arguments: list[str]) -> int:
