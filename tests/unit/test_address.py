@@ -219,6 +219,10 @@ def test_published_links_are_internal_in_the_book(tmp_path):
         assert f'href="{target}"' in article
     assert "github.io" not in article
     assert '<link rel="canonical" href="https://duena.github.io/libro/notebooks/01_vectores.html"' in page
+    claims = book.page("book/afirmaciones")
+    for name in (publishing.ARCHIVE, "minimodulo-0.0.1-py3-none-any.whl"):
+        assert f'href="../_downloads/{name}" download' in claims
+        assert (book.html / "_downloads" / name).is_file()
     assert address.COLAB in (book.html / "_sources" / "notebooks" / "01_vectores.ipynb").read_text("utf-8")
 
 
