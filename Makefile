@@ -8,15 +8,17 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve check test bench results clean
+.PHONY: help book serve pdf check test bench results publish-config clean
 
 help:
 	@echo "make book     construye el libro en _build/html"
 	@echo "make serve    lo sirve en http://localhost:$(PORT)"
+	@echo "make pdf      lo imprime entero en _build/atencion-multicabeza.pdf (necesita Chromium o Chrome)"
 	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (menos de dos minutos)"
 	@echo "make test     todo lo que ejecuta la integración continua"
 	@echo "make bench    mide la velocidad y la memoria frente a las alternativas"
 	@echo "make results  rehace los registros de results/ (tarda: lo dice al empezar)"
+	@echo "make publish-config REPO=https://github.com/DUEÑO/NOMBRE   escribe la dirección pública del libro (vacía, la quita)"
 	@echo "make clean    borra lo construido"
 
 .venv/.ready: requirements.txt requirements-models.txt pyproject.toml
@@ -46,6 +48,9 @@ serve: book
 	@echo "http://localhost:$(PORT)  (Ctrl+C para parar)"
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
+pdf: book
+	$(BIN)/python book/pdf.py _build/html _build/atencion-multicabeza.pdf
+
 check: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,6 +69,11 @@ bench: .venv/.ready
 
 results: .venv/.ready
 	$(BIN)/python -m multicabeza.toys.records
+
+# Una dirección, escrita una vez: botones, celdas de preparación y enlaces de los cuadernos salen de ella.
+publish-config: .venv/.ready
+	$(if $(filter undefined,$(origin REPO)),$(error Falta la dirección: make publish-config REPO=https://github.com/DUEÑO/NOMBRE))
+	@$(BIN)/python book/publish.py "$(REPO)"
 
 clean:
 	rm -rf _build dist

@@ -481,7 +481,7 @@ def chapter_shape(book: Notebook) -> list[str]:
     wanted(re.search(r"buen sitio para una pausa", text, re.I), "«Buen sitio para una pausa»")
     wanted(has_heading("Resumen"), "«Resumen»")
     wanted(has_heading("Errores frecuentes"), "«Errores frecuentes»")
-    wanted(f"../exercises/{book.path.name}" in text, "el enlace a sus ejercicios")
+    wanted(f"/exercises/{book.path.name}" in text, "el enlace a sus ejercicios")
     own = (
         "dónde estamos",
         "la idea en",

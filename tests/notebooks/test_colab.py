@@ -1,11 +1,14 @@
 """Los cuadernos en el gemelo de Colab: cada uno solo, en una carpeta vacía, con sus versiones y hasta el final.
 
-Las pruebas van en orden: primero sin el módulo, luego la celda de preparación lo instala desde la rueda que tiene al
-lado, y después se ejecutan todos. El gemelo se deja como recién creado al empezar.
+Las pruebas van en orden: primero sin el módulo; luego un cuaderno publicado lo instala desde su dirección; después la
+celda de preparación lo instala desde la rueda que tiene al lado, y se ejecutan todos. El gemelo se deja como recién
+creado al empezar.
 """
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -66,8 +69,13 @@ def cells_of(*sources: str) -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
 
 
+def without_address(source: str) -> str:
+    """La celda de preparación como antes de publicar: solo mira si tiene la rueda al lado."""
+    return re.sub(r'(?m)^REPO = "[^"\n]*"', 'REPO = ""', source)
+
+
 def setup_of(path: Path) -> str:
-    return dict(hygiene.Notebook.read(path).cells("code"))["preparacion"]
+    return without_address(dict(hygiene.Notebook.read(path).cells("code"))["preparacion"])
 
 
 def seconds(cell: nbformat.NotebookNode) -> float:
@@ -119,13 +127,96 @@ def test_wheel_carries_everything(wheel):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_setup_without_the_module_says_what_to_do(kernel, tmp_path, path):
     """Sin módulo ni rueda, el primer mensaje (y el único) dice qué descargar y dónde ponerlo."""
-    (tmp_path / path.name).write_bytes(path.read_bytes())
+    book = nbformat.read(path, 4)
+    for cell in book.cells:
+        cell.source = without_address(cell.source)
     with pytest.raises(CellExecutionError) as caught:
-        run(nbformat.read(tmp_path / path.name, 4), kernel, tmp_path)
+        run(book, kernel, tmp_path)
     assert caught.value.ename == "ImportError"
     for words in ("Falta el módulo «multicabeza»", "multicabeza-….whl", "Colab", "vuelve a ejecutar esta celda"):
         assert words in caught.value.evalue
     assert "No module named" not in caught.value.traceback, "el error de debajo también se enseña"
+
+
+# --- Con dirección pública ---
+
+
+OWN = "https://github.com/DUENA/libro"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """El libro publicado en una dirección que no existe: un repositorio de esta máquina, y git, que los confunde.
+
+    Devuelve el fichero de configuración de git que pone uno en lugar del otro.
+    """
+    home = tmp_path_factory.mktemp("publicado")
+    project = home / "libro"
+    skipped = shutil.ignore_patterns(".git", ".venv*", "_build", "dist", "out", "__pycache__", "*.egg-info", ".*_cache")
+    shutil.copytree(colab_twin.ROOT, project, ignore=skipped)
+    order = [sys.executable, "book/publish.py", OWN]
+    done = subprocess.run(order, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    config = home / "gitconfig"
+    config.write_text(
+        f'[url "{project.as_uri()}"]\n\tinsteadOf = {OWN}\n'
+        f"[safe]\n\tdirectory = *\n[user]\n\tname = Libro\n\temail = libro@localhost\n"
+    )
+    environment = colab_twin.clean_environment(GIT_CONFIG_GLOBAL=str(config), GIT_CONFIG_SYSTEM=os.devnull)
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "publica el libro"]):
+        subprocess.run(["git", *command], cwd=project, check=True, env=environment, capture_output=True)
+    return config
+
+
+@pytest.fixture(scope="module")
+def from_address(before, kernel, published, tmp_path_factory) -> tuple[nbformat.NotebookNode, list[str]]:
+    """Un cuaderno publicado, solo en una carpeta vacía; al acabar, de dónde vino el módulo y qué queda en ella."""
+    folder = tmp_path_factory.mktemp("desde_la_direccion")
+    path = published.parent / "libro" / "notebooks" / "02_atencion.ipynb"
+    (folder / path.name).write_bytes(path.read_bytes())
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GIT_CONFIG_GLOBAL", str(published))
+            patch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+            patch.setenv("GIT_TERMINAL_PROMPT", "0")
+            book = run(nbformat.read(folder / path.name, 4), kernel, folder)
+        origin = subprocess.run(
+            [str(colab_twin.PYTHON), "-c", ORIGIN],
+            env=colab_twin.clean_environment(),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        colab_twin.pristine()  # las pruebas siguientes parten del gemelo sin el módulo
+    return book, [origin.stdout.strip(), *sorted(path.name for path in folder.iterdir())]
+
+
+ORIGIN = (
+    "from importlib.metadata import distribution as d; import json; "
+    "print(json.loads(d('multicabeza').read_text('direct_url.json'))['url'])"
+)
+
+
+def test_published_notebook_runs_from_its_address(from_address):
+    """De una dirección a un cuaderno que funciona: la preparación instala el módulo y todo llega al final."""
+    book, (origin, *left) = from_address
+    assert origin == OWN
+    assert left == ["02_atencion.ipynb"], "no hacía falta nada al lado, y nada queda"
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code), "hay celdas sin ejecutar"
+    setup = next(cell for cell in code if cell.id == "preparacion")
+    assert f'REPO = "{OWN}"' in setup.source
+    assert "ERROR" not in "".join(str(output) for output in setup.outputs)
+
+
+def test_published_notebook_leads_to_colab(from_address):
+    """Sus enlaces a otros cuadernos los abren en Colab, que es donde está quien lo lee."""
+    book, _ = from_address
+    text = "".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+    assert "](https://colab.research.google.com/github/DUENA/libro/blob/main/exercises/02_atencion.ipynb)" in text
+    assert not re.search(r"\]\((?!https?://|#)", text)
 
 
 # --- Con la rueda al lado ---

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,9 @@ class MiniBook:
         self.html = root / "_build" / "html"
         shutil.copytree(REPO / "book" / "_ext", root / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(REPO / "book" / "_static", root / "book" / "_static")
-        self.write("_config.yml", (REPO / "_config.yml").read_text("utf-8"))
+        # Sin dirección pública, la tenga o no el libro de verdad.
+        config = (REPO / "_config.yml").read_text("utf-8")
+        self.write("_config.yml", re.sub(r'(?m)^  url: ".*"$', '  url: ""', config))
         self.write("_toc.yml", TOC)
         self.write("pyproject.toml", PYPROJECT)
         self.write("requirements.txt", "numpy==0\n")

@@ -14,6 +14,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `citations`: las citas del texto, enlazadas con la bibliografía;
 - `laboratory`: los pesos de los modelos de la página, que se piden aparte;
 - `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
+- `address`: la dirección pública del libro, y los enlaces de los cuadernos que salen de ella;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
 - `pages`: la última mano a cada página, y la portada de la carpeta.
 """
@@ -21,6 +22,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 from sphinx.application import Sphinx
 
 from libro import (
+    address,
     assets,
     citations,
     claims,
@@ -50,6 +52,7 @@ MODULES = (
     citations,
     laboratory,
     progress,
+    address,
     publishing,
     pages,
 )

@@ -1,6 +1,7 @@
-"""Lo que depende de si el libro tiene dirección pública.
+"""Lo que depende de si el libro tiene dirección pública, y lo que se descarga de él.
 
 Sin dirección, ningún botón lleva fuera: cada cuaderno ofrece su archivo y la rueda del módulo, que se construye aquí.
+Con ella o sin ella, el libro entero se descarga en un archivo: las páginas, los cuadernos y el módulo.
 Con ella (`repository.url` de `_config.yml`), aparecen los botones del repositorio y de Colab, y el de los comentarios,
 que no pide nada a nadie hasta que se pulsa.
 """
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 from docutils import nodes
@@ -18,12 +20,23 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
+from libro.address import COLAB, colab, site
 from libro.freshness import fingerprint
 
-COLAB = "https://colab.research.google.com"
 NOTEBOOKS = ("notebooks/", "exercises/")
 WHEEL_SOURCES = ("src/**/*", "results/**/*", "pyproject.toml", "README.md", "LICENSE")
 DOWNLOADS = "_downloads"
+ARCHIVE = "atencion-multicabeza.zip"
+# Donde una página pone este hueco, van los archivos que valen para todo el libro.
+SLOT = re.compile(r'<div class="libro-descargas"></div>')
+READ_ME = """\
+Atención multicabeza: el libro entero.
+
+- html/index.html: ábrelo con el navegador. No hace falta red.
+- notebooks/ y exercises/: los cuadernos. Cada carpeta lleva también el módulo (multicabeza-….whl): con abrirlos en
+  Jupyter basta, porque la primera celda lo instala.
+- book/: el original de las demás páginas, a las que enlazan los cuadernos.
+"""
 # Texto de cada botón del menú de descargas → lo que se lee.
 MENU = {
     ".ipynb": "Cuaderno (.ipynb)",
@@ -87,7 +100,7 @@ def notebook_box(pathto, docname: str, wheel: str | None, address: str, branch: 
     source = html.escape(pathto(f"_sources/{docname}.ipynb", 1))
     links = [f'<a href="{source}" download>Descargar el cuaderno</a>']
     if address:
-        target = f"{COLAB}/github/{address.split('github.com/')[-1]}/blob/{branch}/{docname}.ipynb"
+        target = f"{colab(address, branch)}{docname}.ipynb"
         links.insert(0, f'<a href="{html.escape(target)}" rel="noopener">Abrir en Colab</a>')
         advice = "En Colab, guarda tu copia: «Archivo», «Guardar una copia en Drive»."
     else:
@@ -99,6 +112,49 @@ def notebook_box(pathto, docname: str, wheel: str | None, address: str, branch: 
         '<aside class="libro-cuaderno d-print-none" aria-label="Ejecutar este cuaderno">'
         f"<p>{kind} un cuaderno que puedes ejecutar y cambiar.</p><ul>{items}</ul><p>{advice}</p></aside>"
     )
+
+
+def downloads_box(pathto, wheel: str | None) -> str:
+    """Lista de lo que se descarga de una vez: el libro entero y el módulo.
+
+    Args:
+        pathto: función de Sphinx que da la dirección relativa de un archivo del sitio.
+        wheel: nombre de la rueda, si la hay.
+    """
+    files = {ARCHIVE: "El libro entero (.zip)"} | ({wheel: "El módulo (.whl)"} if wheel else {})
+    items = "".join(
+        f'<li><a href="{html.escape(pathto(f"{DOWNLOADS}/{name}", 1))}" download>{text}</a></li>'
+        for name, text in files.items()
+    )
+    return f'<ul class="libro-descargas d-print-none">{items}</ul>'
+
+
+def pack(root: Path, outdir: Path, wheel: Path | None, target: Path) -> None:
+    """Escribe el libro entero en un archivo, siempre igual si no ha cambiado nada.
+
+    Args:
+        root: carpeta del proyecto, de donde salen los cuadernos y las páginas en Markdown.
+        outdir: el libro construido.
+        wheel: la rueda del módulo, si la hay; va al lado de los cuadernos.
+        target: archivo que se escribe.
+    """
+    files = {
+        f"html/{path.relative_to(outdir).as_posix()}": path
+        for path in outdir.rglob("*")
+        if path.is_file() and path.suffix != ".zip" and path.name not in {".buildinfo", "objects.inv"}
+    }
+    for folder, ending in (("notebooks", "ipynb"), ("exercises", "ipynb"), ("book", "md")):
+        files |= {f"{folder}/{path.name}": path for path in (root / folder).glob(f"*.{ending}")}
+        if wheel and ending == "ipynb":
+            files[f"{folder}/{wheel.name}"] = wheel
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        # La fecha es fija: el mismo libro da el mismo archivo, byte a byte.
+        archive.writestr(zipfile.ZipInfo("LEEME.txt"), READ_ME, zipfile.ZIP_DEFLATED)
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name), files[name].read_bytes(), zipfile.ZIP_DEFLATED)
+    partial.replace(target)
 
 
 def comments_box(address: str) -> str:
@@ -122,17 +178,22 @@ def _configure(app: Sphinx, config: Config) -> None:
     options = config.html_theme_options
     if repository(config):
         options.update(use_repository_button=True, launch_buttons={"colab_url": COLAB})
+        config.html_baseurl = site(repository(config))
     else:
         options.update(repository_url="", use_repository_button=False, launch_buttons={})
 
 
 def _complete(app: Sphinx, pagename: str, templatename: str, context: dict, doctree: nodes.document | None) -> None:
     _name_menu(context)
-    if doctree is None or not pagename.startswith(NOTEBOOKS):
+    if doctree is None:
+        return
+    wheel = wheel_name(Path(app.srcdir))
+    if not pagename.startswith(NOTEBOOKS):
+        context["body"] = SLOT.sub(lambda _: downloads_box(context["pathto"], wheel), context["body"])
         return
     address = repository(app.config)
     branch = app.config.html_theme_options.get("repository_branch") or "main"
-    box = notebook_box(context["pathto"], pagename, wheel_name(Path(app.srcdir)), address, branch)
+    box = notebook_box(context["pathto"], pagename, wheel, address, branch)
     body = context["body"].replace("</h1>", f"</h1>\n{box}", 1)
     if address:
         body += comments_box(address)
@@ -151,8 +212,15 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
         shutil.copyfile(wheel, target)
 
 
+def _pack(app: Sphinx, exception: Exception | None) -> None:
+    if exception is None and app.builder.name == "html":
+        folder = Path(app.outdir) / DOWNLOADS
+        pack(Path(app.srcdir), Path(app.outdir), next(folder.glob("*.whl"), None), folder / ARCHIVE)
+
+
 def setup(app: Sphinx) -> None:
     """Registra descargas, botones y comentarios."""
     app.connect("config-inited", _configure, priority=1)
     app.connect("html-page-context", _complete, priority=880)
     app.connect("build-finished", _finish, priority=885)
+    app.connect("build-finished", _pack, priority=990)  # lo último: lleva las páginas ya acabadas
