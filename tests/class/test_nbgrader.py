@@ -98,6 +98,27 @@ def outputs(course, student, assignment, number):
     return "".join("".join(o.get("text", [])) + o.get("ename", "") + o.get("evalue", "") for o in cell["outputs"])
 
 
+def test_the_page_for_teachers_counts_right():
+    """La tabla de la página dice cuántos ejercicios y cuántos puntos tiene cada tarea, y los minutos de su cuaderno."""
+    page = (ROOT / "book" / "profesores.md").read_text("utf-8")
+    found = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    assert found == [
+        (
+            assignment,
+            str(len(of(assignment))),
+            str(sum(map(points, of(assignment)))),
+            str(
+                sum(map(int, re.findall(r"^\*Dificultad \d de 5 · (\d+) minutos", cells_of(assignment), re.MULTILINE)))
+            ),
+        )
+        for assignment in ASSIGNMENTS
+    ]
+
+
+def cells_of(assignment):
+    return "\n\n".join(load(EXERCISES / f"{assignment}.ipynb").values())
+
+
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_all_solutions_get_full_marks_and_an_empty_notebook_zero(assignment, tmp_path):
     """Lo repartido no lleva pistas ni soluciones; resuelto vale todo, vacío vale cero, y nada se cae."""
@@ -252,7 +273,7 @@ def test_through_the_exchange_of_a_jupyterhub(tmp_path):
 
 
 def test_writing_the_course_again_keeps_what_is_the_teachers(tmp_path):
-    """La configuración y las entregas se respetan; los cuadernos se rehacen; con dirección, los enlaces llevan al libro."""
+    """La configuración y las entregas se respetan; los cuadernos se rehacen; con dirección, los enlaces van al libro."""
     course = new_course(tmp_path / "clase")
     config = course / "nbgrader_config.py"
     config.write_text(f"{config.read_text('utf-8')}\n# mío\n", "utf-8")
