@@ -2,7 +2,7 @@
 
 `python tools/classroom.py CARPETA` deja en ella la configuración, la rueda del módulo y, en `source/`, un cuaderno por
 capítulo: la versión de quien enseña, con la solución entre marcas y la comprobación entera. De ahí
-`nbgrader generate_assignment` saca la que se reparte, sin soluciones. Los cuadernos del libro no cambian, y son la única
+`nbgrader generate_assignment` saca la que se reparte, sin soluciones. Los cuadernos del libro no cambian y son la única
 copia: al volver a ejecutarlo se rehacen los de `source/`; las notas, las entregas y la configuración se respetan.
 """
 
@@ -33,8 +33,8 @@ finally:
 ### END HIDDEN TESTS"""
 
 HANDING_IN = (
-    "Tus funciones se volverán a comprobar al corregir, con el cuaderno ejecutado entero y en orden: antes de entregar, "
-    "reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; puedes añadir "
+    "Tus funciones se volverán a comprobar al corregir, con el cuaderno ejecutado entero y en orden: antes de "
+    "entregar, reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; puedes añadir "
     "las tuyas. Los ejercicios sin número no puntúan."
 )
 
