@@ -34,8 +34,8 @@ finally:
 
 HANDING_IN = (
     "Tus funciones se volverán a comprobar al corregir, con el cuaderno ejecutado entero y en orden: antes de "
-    "entregar, reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; puedes añadir "
-    "las tuyas. Los ejercicios sin número no puntúan."
+    "entregar, reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; puedes "
+    "añadir las tuyas. Los ejercicios sin número no puntúan."
 )
 
 CONFIG = '''\

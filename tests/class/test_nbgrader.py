@@ -273,7 +273,7 @@ def test_through_the_exchange_of_a_jupyterhub(tmp_path):
 
 
 def test_writing_the_course_again_keeps_what_is_the_teachers(tmp_path):
-    """La configuración y las entregas se respetan; los cuadernos se rehacen; con dirección, los enlaces van al libro."""
+    """La configuración y las entregas se respetan; los cuadernos se rehacen; con dirección, hay enlaces."""
     course = new_course(tmp_path / "clase")
     config = course / "nbgrader_config.py"
     config.write_text(f"{config.read_text('utf-8')}\n# mío\n", "utf-8")
