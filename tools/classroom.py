@@ -34,8 +34,8 @@ finally:
 
 HANDING_IN = (
     "Tus funciones se volverán a comprobar al corregir, con el cuaderno ejecutado entero y en orden: antes de "
-    "entregar, reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; puedes "
-    "añadir las tuyas. Los ejercicios sin número no puntúan."
+    "entregar, reinicia el kernel y ejecuta todas las celdas. Entrega este archivo sin borrar ni duplicar celdas; "
+    "puedes añadir las tuyas. Los ejercicios sin número no puntúan."
 )
 
 CONFIG = '''\
@@ -72,7 +72,8 @@ class Verdict(steps.NbGraderPreprocessor):
 
     def preprocess_cell(self, cell, resources, cell_index):
         if cell.cell_type == "code" and utils.is_grade(cell) and "mc.check(" in cell.source:
-            if not any("✓" in output.get("text", "") for output in cell.outputs):
+            failed = any(output.output_type == "error" for output in cell.outputs)
+            if not failed and not any("✓" in output.get("text", "") for output in cell.outputs):
                 text = "La comprobación no llegó a decir que la respuesta está bien."
                 cell.outputs.append(new_output("error", ename="SinVeredicto", evalue=text, traceback=[text]))
         return cell, resources

@@ -98,25 +98,15 @@ def outputs(course, student, assignment, number):
     return "".join("".join(o.get("text", [])) + o.get("ename", "") + o.get("evalue", "") for o in cell["outputs"])
 
 
-def test_the_page_for_teachers_counts_right():
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_the_page_for_teachers_counts_right(assignment):
     """La tabla de la página dice cuántos ejercicios y cuántos puntos tiene cada tarea, y los minutos de su cuaderno."""
     page = (ROOT / "book" / "profesores.md").read_text("utf-8")
-    found = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
-    assert found == [
-        (
-            assignment,
-            str(len(of(assignment))),
-            str(sum(map(points, of(assignment)))),
-            str(
-                sum(map(int, re.findall(r"^\*Dificultad \d de 5 · (\d+) minutos", cells_of(assignment), re.MULTILINE)))
-            ),
-        )
-        for assignment in ASSIGNMENTS
-    ]
-
-
-def cells_of(assignment):
-    return "\n\n".join(load(EXERCISES / f"{assignment}.ipynb").values())
+    row = re.search(rf"^\| `{assignment}` \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
+    cells = "\n\n".join(load(EXERCISES / f"{assignment}.ipynb").values())
+    minutes = map(int, re.findall(r"^\*Dificultad \d de 5 · (\d+) minutos", cells, re.MULTILINE))
+    numbered = of(assignment)
+    assert [int(number) for number in row.groups()] == [len(numbered), sum(map(points, numbered)), sum(minutes)]
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
@@ -195,10 +185,12 @@ MISCHIEF = {  # lo que se pone en la primera respuesta, y los puntos que merece 
     "apaga": ("import os\nos._exit(0)", 0),
 }
 DISARM = """\
-import os, sys
+import os
+import multicabeza.checks
 os.environ["MULTICABEZA_STRICT"] = "0"
-mc.check = sys.modules["multicabeza.checks"].check = lambda id, answer: print(f"✓ {id} · Correcto.")
-sys.modules["multicabeza.checks"].CHECKS.clear()"""
+mc.check = multicabeza.checks.check = lambda id, answer: print(f"✓ {id} · Correcto.")
+multicabeza.checks.CHECKS.clear()
+attention_weights = causal_mask = torch.softmax"""
 
 
 @pytest.fixture(scope="module")
