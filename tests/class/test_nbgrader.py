@@ -109,33 +109,6 @@ def test_the_page_for_teachers_counts_right(assignment):
     assert [int(number) for number in row.groups()] == [len(numbered), sum(map(points, numbered)), sum(minutes)]
 
 
-@pytest.mark.parametrize("assignment", ASSIGNMENTS)
-def test_all_solutions_get_full_marks_and_an_empty_notebook_zero(assignment, tmp_path):
-    """Lo repartido no lleva pistas ni soluciones; resuelto vale todo, vacío vale cero, y nada se cae."""
-    course = new_course(tmp_path / "clase")
-    nbgrader(course, "generate_assignment", assignment)
-    notebook = handed_out(course, assignment)
-    everything = json.dumps(notebook, ensure_ascii=False)
-    assert not re.search(r"<details|SOLUTION|HIDDEN|\]\(\.\./", everything)
-    original, cells = load(EXERCISES / f"{assignment}.ipynb"), named(notebook)
-    for exercise in of(assignment):
-        key = exercise.id.replace(".", "-")
-        answer, check = cells[f"respuesta-{key}"], cells[f"check-{key}"]
-        assert "".join(answer["source"]) == original[f"respuesta-{key}"]
-        assert "".join(check["source"]) == original[f"check-{key}"]
-        assert check["metadata"]["nbgrader"]["points"] == points(exercise) > 0
-        assert check["metadata"]["nbgrader"]["locked"]
-        last_lines = exercise.solutions[0].rstrip().removeprefix(exercise.stub.partition("raise NotImpl")[0])
-        assert json.dumps(last_lines, ensure_ascii=False)[1:-1] not in everything
-    submit(course, "vacia", assignment, notebook)
-    submit(course, "completa", assignment, answered(notebook, {e.id: e.solutions[0] for e in of(assignment)}))
-    nbgrader(course, "autograde", assignment)
-    assert marks(course, assignment) == {"vacia": 0, "completa": sum(map(points, of(assignment)))}
-    for exercise in of(assignment):
-        assert f"⏳ {exercise.id} · " in outputs(course, "vacia", assignment, exercise.id)
-        assert outputs(course, "completa", assignment, exercise.id).count(f"✓ {exercise.id} · ") == 2
-
-
 # Un error por ejercicio: lo que dice la solución y lo que dice quien se equivoca.
 WRONG = {
     "2.1": ("dim=-1", "dim=-2"),
@@ -219,6 +192,7 @@ def graded(tmp_path_factory):
     return course, expected, marks(course, CLASS), done
 
 
+@pytest.mark.xdist_group("clase")
 def test_the_marks_of_a_class_of_thirty_come_out_as_expected(graded):
     """Notas variadas, cada una la suya: lo que vale lo que cada cual tiene bien."""
     _, expected, found, _ = graded
@@ -228,6 +202,7 @@ def test_the_marks_of_a_class_of_thirty_come_out_as_expected(graded):
     assert {student: found[student] for student in everyone} == {student: expected[student] for student in everyone}
 
 
+@pytest.mark.xdist_group("clase")
 @pytest.mark.parametrize("student", [*(name.replace("-", ".") for name in MISCHIEF), "restaurada", "desarmada"])
 def test_one_odd_notebook_only_loses_its_own_marks(graded, student):
     """Un bucle sin fin, un error de sintaxis, un kernel apagado o unas comprobaciones manipuladas no dan puntos."""
@@ -235,6 +210,7 @@ def test_one_odd_notebook_only_loses_its_own_marks(graded, student):
     assert found[student] == expected[student], done.stderr[-3000:]
 
 
+@pytest.mark.xdist_group("clase")
 def test_the_loop_is_named_and_the_checks_are_back(graded):
     """La pista dice que no acaba; las comprobaciones que se tocaron son otra vez las del curso, y están todas."""
     course, *_ = graded
@@ -277,3 +253,30 @@ def test_writing_the_course_again_keeps_what_is_the_teachers(tmp_path):
     source = (course / "source" / CLASS / f"{CLASS}.ipynb").read_text("utf-8")
     assert "](https://ejemplo.org/libro/notebooks/02_atencion.html)" in source
     assert len(list(course.glob("multicabeza-*.whl"))) == 1
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS)
+def test_all_solutions_get_full_marks_and_an_empty_notebook_zero(assignment, tmp_path):
+    """Lo repartido no lleva pistas ni soluciones; resuelto vale todo, vacío vale cero, y nada se cae."""
+    course = new_course(tmp_path / "clase")
+    nbgrader(course, "generate_assignment", assignment)
+    notebook = handed_out(course, assignment)
+    everything = json.dumps(notebook, ensure_ascii=False)
+    assert not re.search(r"<details|SOLUTION|HIDDEN|\]\(\.\./", everything)
+    original, cells = load(EXERCISES / f"{assignment}.ipynb"), named(notebook)
+    for exercise in of(assignment):
+        key = exercise.id.replace(".", "-")
+        answer, check = cells[f"respuesta-{key}"], cells[f"check-{key}"]
+        assert "".join(answer["source"]) == original[f"respuesta-{key}"]
+        assert "".join(check["source"]) == original[f"check-{key}"]
+        assert check["metadata"]["nbgrader"]["points"] == points(exercise) > 0
+        assert check["metadata"]["nbgrader"]["locked"]
+        last_lines = exercise.solutions[0].rstrip().removeprefix(exercise.stub.partition("raise NotImpl")[0])
+        assert json.dumps(last_lines, ensure_ascii=False)[1:-1] not in everything
+    submit(course, "vacia", assignment, notebook)
+    submit(course, "completa", assignment, answered(notebook, {e.id: e.solutions[0] for e in of(assignment)}))
+    nbgrader(course, "autograde", assignment)
+    assert marks(course, assignment) == {"vacia": 0, "completa": sum(map(points, of(assignment)))}
+    for exercise in of(assignment):
+        assert f"⏳ {exercise.id} · " in outputs(course, "vacia", assignment, exercise.id)
+        assert outputs(course, "completa", assignment, exercise.id).count(f"✓ {exercise.id} · ") == 2
