@@ -38,7 +38,7 @@ help:
 .venv-class/.ready: requirements-class.txt | .venv/.ready
 	$(PYTHON) -m venv .venv-class
 	.venv-class/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-class.txt
-	$(BIN)/python tools/classroom.py --kernel .venv-class
+	$(BIN)/python book/classroom.py --kernel .venv-class
 	@touch $@
 
 # Los hilos de torch esperan sin gastar CPU: con otro proceso al lado, un capítulo tarda la tercera parte.
@@ -71,7 +71,7 @@ test: check .venv-colab/.ready .venv-class/.ready
 
 # Las entregas y las notas que haya en la carpeta se respetan; book/profesores.md dice cómo seguir.
 class: .venv-class/.ready
-	$(BIN)/python tools/classroom.py $(CLASS) $(if $(BOOK),--book $(BOOK))
+	$(BIN)/python book/classroom.py $(CLASS) $(if $(BOOK),--book $(BOOK))
 	@echo "Para seguir: . .venv-class/bin/activate && cd $(CLASS)"
 
 bench: .venv/.ready

@@ -50,7 +50,7 @@ def nbgrader(folder, *arguments, check=True):
 def new_course(folder, *options):
     """El curso recién escrito, en `folder`."""
     assert (BIN / "nbgrader").exists(), "falta .venv-class: lo crea «make class»"
-    command = [sys.executable, ROOT / "tools" / "classroom.py", folder, *options]
+    command = [sys.executable, ROOT / "book" / "classroom.py", folder, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert not done.returncode, done.stderr
     return folder

@@ -1,6 +1,6 @@
 """Escribe un curso de nbgrader con los ejercicios del libro: es lo que hace «make class».
 
-`python tools/classroom.py CARPETA` deja en ella la configuración, la rueda del módulo y, en `source/`, un cuaderno por
+`python book/classroom.py CARPETA` deja en ella la configuración, la rueda del módulo y, en `source/`, un cuaderno por
 capítulo: la versión de quien enseña, con la solución entre marcas y la comprobación entera. De ahí
 `nbgrader generate_assignment` saca la que se reparte, sin soluciones. Los cuadernos del libro no cambian y son la única
 copia: al volver a ejecutarlo se rehacen los de `source/`; las notas, las entregas y la configuración se respetan.
