@@ -188,7 +188,7 @@ def graded(tmp_path_factory):
             file.writestr(f"{student}-{CLASS}.ipynb", json.dumps(book))
     nbgrader(course, "zip_collect", CLASS)
     assert sorted(path.name for path in (course / "submitted").iterdir()) == sorted(expected)
-    done = nbgrader(course, "autograde", CLASS, "--Execute.timeout=45", check=False)
+    done = nbgrader(course, "autograde", CLASS, "--Execute.timeout=60", check=False)
     return course, expected, marks(course, CLASS), done
 
 
