@@ -63,7 +63,7 @@ check: .venv/.ready
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
 test: check .venv-colab/.ready .venv-class/.ready
-	$(BIN)/pytest -n 2 --dist loadgroup tests/class --durations=5
+	$(BIN)/pytest -n 2 --dist worksteal tests/class --durations=5
 	$(BIN)/python tests/browser/chromium.py --install
 	rm -rf _build/test
 	$(BUILD) --path-output _build/test
