@@ -6,9 +6,11 @@ TORCH_INDEX ?=
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PORT ?= 8000
+CLASS ?= clase
+BOOK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve pdf check test bench results publish-config clean
+.PHONY: help book serve pdf check test class bench results publish-config clean
 
 help:
 	@echo "make book     construye el libro en _build/html"
@@ -16,6 +18,7 @@ help:
 	@echo "make pdf      lo imprime entero en _build/atencion-multicabeza.pdf (necesita Chromium o Chrome)"
 	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (menos de dos minutos)"
 	@echo "make test     todo lo que ejecuta la integración continua"
+	@echo "make class    escribe en $(CLASS)/ un curso de nbgrader con los ejercicios (CLASS=carpeta, BOOK=dirección del libro)"
 	@echo "make bench    mide la velocidad y la memoria frente a las alternativas"
 	@echo "make results  rehace los registros de results/ (tarda: lo dice al empezar)"
 	@echo "make publish-config REPO=https://github.com/DUEÑO/NOMBRE   escribe la dirección pública del libro (vacía, la quita)"
@@ -32,6 +35,13 @@ help:
 # El entorno gemelo de Colab: sus versiones, sin el módulo (la prueba lo instala desde la rueda).
 .venv-colab/.ready: tests/notebooks/requirements-colab.txt requirements-models.txt | .venv/.ready
 	$(BIN)/python tests/notebooks/colab_twin.py
+
+# nbgrader va en su propio entorno; los cuadernos de la clase se ejecutan con el Python del libro.
+.venv-class/.ready: requirements-class.txt | .venv/.ready
+	$(PYTHON) -m venv .venv-class
+	.venv-class/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-class.txt
+	$(BIN)/python book/classroom.py --kernel .venv-class
+	@touch $@
 
 # Los hilos de torch esperan sin gastar CPU: con otro proceso al lado, un capítulo tarda la tercera parte.
 book check test: export OMP_WAIT_POLICY = passive
@@ -57,11 +67,17 @@ check: .venv/.ready
 	$(BIN)/pytest -n auto --maxprocesses 4 tests/unit tests/checks tests/notebooks/test_hygiene.py
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
-test: check .venv-colab/.ready
+test: check .venv-colab/.ready .venv-class/.ready
+	$(BIN)/pytest -n 2 --dist worksteal tests/class --durations=5
 	$(BIN)/python tests/browser/chromium.py --install
 	rm -rf _build/test
 	$(BUILD) --path-output _build/test
 	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest tests/notebooks tests/browser --durations=10
+
+# Las entregas y las notas que haya en la carpeta se respetan; book/profesores.md dice cómo seguir.
+class: .venv-class/.ready
+	$(BIN)/python book/classroom.py $(CLASS) $(if $(BOOK),--book $(BOOK))
+	@echo "Para seguir: . .venv-class/bin/activate && cd $(CLASS)"
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks.attention
