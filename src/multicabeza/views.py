@@ -328,7 +328,7 @@ def _explore_html(draw, options, alt, caption_html) -> str:
         f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
         f'{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
         f'<p class="mc-still">Aquí se ve un estado de {len(states)} ({html.escape(first)}); los demás se eligen con un '
-        f"control que necesita JavaScript.</p>{caption_html}"
+        f'control<span class="mc-noscript"> que necesita JavaScript</span>.</p>{caption_html}'
         f'<script type="application/json">{data}</script>{script}</figure>'
     )
 
