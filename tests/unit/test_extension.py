@@ -1,9 +1,11 @@
 """La extensión del libro: construye un libro diminuto y mira lo que sale."""
 
+import html
 import io
 import itertools
 import json
 import re
+import runpy
 import shutil
 import sys
 import zipfile
@@ -14,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from fontTools.ttLib import TTFont
+from PIL import Image
 
 from tests.unit.minilibro import NOTEBOOKS, REPO, SETUP, MiniBook, notebook
 
@@ -21,7 +24,7 @@ sys.path.insert(0, str(REPO / "book" / "_ext"))
 
 from docutils import nodes
 from docutils.utils import new_document
-from libro import assets, claims, freshness, icons, pages, progress, publishing, search
+from libro import assets, claims, freshness, icons, pages, progress, publishing, search, sharing
 
 REPOSITORY = "https://github.com/DUENA/libro"
 PAGES = ("book/index", "book/afirmaciones", "notebooks/01_vectores", "notebooks/02_atencion", "exercises/02_atencion")
@@ -197,6 +200,32 @@ def test_front_door(built: MiniBook):
     assert "<title>Atención multicabeza</title>" in page
 
 
+def metas(page: str) -> dict[str, str]:
+    """Etiquetas `<meta>` de una página con nombre o propiedad: {nombre: contenido}; ninguna se repite."""
+    found = re.findall(r'<meta (?:name|property)="((?:og|twitter):[\w:]+|description)" content="([^"]*)"', page)
+    assert len(dict(found)) == len(found)
+    return {name: html.unescape(content) for name, content in found}
+
+
+def test_pages_describe_themselves(built: MiniBook):
+    """Cada página lleva su descripción, sacada de su texto, y los datos de su tarjeta que no piden una dirección."""
+    found = {name: metas(built.page(name)) for name in [*PAGES, "search", "index"]}
+    front, chapter = found["book/index"], found["notebooks/02_atencion"]
+    assert front["description"] == front["og:description"] == "Una frase de la portada sobre la atención."
+    assert front["og:title"] == front["og:site_name"] == "Atención multicabeza"
+    assert (front["og:type"], chapter["og:type"], chapter["og:title"]) == ("website", "article", "Atención")
+    assert chapter["description"] == "Con … y d_k, cada consulta reparte su atención entre las claves."
+    assert found["index"] == front
+    assert "description" not in found["search"]
+    for name, tags in found.items():
+        assert tags["og:locale"] == "es_ES", name
+        assert tags["twitter:card"] == "summary", name
+        assert not {"og:url", "og:image"} & set(tags), name
+    assert built.page("book/index").count('<meta name="theme-color"') == 2
+    icon = re.search(r'<link rel="apple-touch-icon" href="\.\./([^"]+)">', built.page("book/index"))[1]
+    assert (built.html / icon).is_file()
+
+
 def test_claims_page_writes_decimal_comma(built: MiniBook):
     """Una página muestra el valor que midió otra, con coma decimal."""
     assert "La razón medida es" in built.page("book/afirmaciones")
@@ -320,9 +349,77 @@ def test_buttons_with_address(book: MiniBook):
         assert ("Mostrar comentarios" in page) == in_notebook
         assert not [url for url in Addresses(page).loaded if re.match(r"(https?:)?//", url)]
         assert [text for text in ENGLISH if text in page] == []
+        # La tarjeta de un enlace necesita direcciones absolutas.
+        tags = metas(page)
+        assert tags["og:url"] == f"https://duena.github.io/libro/{name}.html"
+        assert tags["og:image"] == f"https://duena.github.io/libro/_static/{sharing.CARD}"
+        assert tags["twitter:card"] == "summary_large_image"
+        assert tags["og:image:alt"]
+    assert (book.html / "_static" / sharing.CARD).is_file()
+    assert metas(book.page("index")) == metas(book.page("book/index"))
 
 
 # — Piezas —
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("Una frase de más de setenta letras, que basta para decir de qué trata la página. Otra.", 80),
+        ("En la puerta. Este libro abre la atención multicabeza por dentro, y hace falta poco. Más.", 84),
+        ("¿Vale? Sí. Con «comillas.» Y $3 más, o 2.5, que no acaba la frase aquí sino bastante después.", None),
+        (f"Corta. Una {'muy ' * 20}larga, con {'otra ' * 30}parte al final.", f"Corta. Una {'muy ' * 20}larga…"),
+        ("palabra " * 60, f"{'palabra ' * 24}palabra".rstrip()[:-8] + "…"),
+    ],
+)
+def test_descriptions_are_short(text: str, expected: str | int | None):
+    """Frases enteras hasta que digan algo; la que no cabe se corta donde respira o entre palabras."""
+    found = sharing.shortened(text)
+    assert found == (text if expected is None else text[:expected] if isinstance(expected, int) else expected)
+    assert len(found) <= sharing.MOST
+
+
+def test_description_prefers_the_idea():
+    """De un capítulo, «La idea en una frase»; de una página, su primer párrafo fuera de celdas y listas."""
+    page = new_document("página")
+    first = nodes.section(
+        "", nodes.title("", "Uno"), nodes.container("", nodes.paragraph("", "Salida."), classes=["cell"])
+    )
+    first += nodes.bullet_list("", nodes.list_item("", nodes.paragraph("", "Una lista.")))
+    first += nodes.paragraph("", "El primer párrafo, con ", nodes.math("", "d_k"), nodes.Text("."))
+    page += first
+    assert sharing.description(page) == "El primer párrafo, con d_k."
+    first += nodes.section("", nodes.title("", sharing.IDEA), nodes.paragraph("", "La idea."))
+    assert sharing.description(page) == "La idea."
+    assert sharing.description(new_document("vacía")) == ""
+
+
+def test_card_texts_are_escaped():
+    """Un título con comillas o ángulos no rompe la etiqueta."""
+    written = sharing.tags('«a» < "b"', "x & y", book="Libro", front=False)
+    assert '<meta property="og:title" content="«a» &lt; &quot;b&quot;">' in written
+    assert sharing.own_tags(f"<head>\n{written}\n</head>").count("x &amp; y") == 2
+
+
+def test_card_and_icon_are_up_to_date():
+    """Las imágenes guardadas son las que dibuja su programa hoy, miden lo que dicen y pesan poco.
+
+    Si falla: `python book/imagenes.py`.
+    """
+    drawings = runpy.run_path(str(REPO / "book" / "imagenes.py"))
+    for name, document, size, budget in (
+        ("CARD", drawings["card"](), sharing.CARD_SIZE, 150_000),
+        ("ICON", drawings["icon"](), (180, 180), 20_000),
+    ):
+        path = drawings[name]
+        image = Image.open(path)
+        assert (image.format, image.size) == ("PNG", size), path.name
+        assert path.stat().st_size <= budget, path.name
+        assert image.text[drawings["MARK"]] == drawings["fingerprint"](document), f"{path.name} no está al día"
+        assert len(image.convert("RGB").getcolors(maxcolors=1 << 24)) > 50, f"{path.name} está casi en blanco"
+    assert drawings["CARD"].name == sharing.CARD
+    assert drawings["ICON"].name == sharing.ICON
 
 
 @pytest.mark.parametrize(

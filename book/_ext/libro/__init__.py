@@ -16,6 +16,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
 - `address`: la dirección pública del libro, y los enlaces de los cuadernos que salen de ella;
 - `publishing`: descargas, y los botones que solo existen cuando el libro tiene dirección;
+- `sharing`: la descripción de cada página y la tarjeta de sus enlaces;
 - `pages`: la última mano a cada página, y la portada de la carpeta.
 """
 
@@ -35,6 +36,7 @@ from libro import (
     publishing,
     reference,
     search,
+    sharing,
     spanish,
     verified,
 )
@@ -54,6 +56,7 @@ MODULES = (
     progress,
     address,
     publishing,
+    sharing,
     pages,
 )
 

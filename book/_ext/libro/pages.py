@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.jinja2glue import BuiltinTemplateLoader
 
+from libro.sharing import own_tags
 from libro.spanish import translate_page
 
 SEARCH_SCRIPTS = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
@@ -67,8 +68,14 @@ class Templates(BuiltinTemplateLoader):
         return polish(page, context.get("pagename", "")) if template.endswith(".html") else page
 
 
-def front_door(title: str, start: str) -> str:
-    """HTML de `index.html`: lleva a la portada del libro."""
+def front_door(title: str, start: str, tags: str = "") -> str:
+    """HTML de `index.html`: lleva a la portada del libro.
+
+    Args:
+        title: título del libro.
+        start: dirección de la portada.
+        tags: las etiquetas con que se presenta: la dirección que se comparte suele ser la de la carpeta.
+    """
     title = html.escape(title)
     return f"""<!doctype html>
 <html lang="es">
@@ -76,6 +83,7 @@ def front_door(title: str, start: str) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
+{tags}
 <meta http-equiv="refresh" content="0; url={start}">
 <link rel="icon" href="data:,">
 </head>
@@ -131,7 +139,9 @@ def _configure(app: Sphinx, config: Config) -> None:
 def _finish(app: Sphinx, exception: Exception | None) -> None:
     start = f"{app.config.root_doc}.html"
     if exception is None and app.builder.name == "html" and start != "index.html":
-        (Path(app.outdir) / "index.html").write_text(front_door(app.config.html_title, start), "utf-8")
+        folder = Path(app.outdir)
+        tags = own_tags((folder / start).read_text("utf-8"))
+        (folder / "index.html").write_text(front_door(app.config.html_title, start, tags), "utf-8")
 
 
 def setup(app: Sphinx) -> None:
