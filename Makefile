@@ -16,7 +16,7 @@ help:
 	@echo "make book     construye el libro en _build/html"
 	@echo "make serve    lo sirve en http://localhost:$(PORT)"
 	@echo "make pdf      lo imprime entero en _build/atencion-multicabeza.pdf (necesita Chromium o Chrome)"
-	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (menos de dos minutos)"
+	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (unos cinco minutos)"
 	@echo "make test     todo lo que ejecuta la integración continua"
 	@echo "make class    escribe en $(CLASS)/ un curso de nbgrader con los ejercicios (CLASS=carpeta, BOOK=dirección del libro)"
 	@echo "make bench    mide la velocidad y la memoria frente a las alternativas"
@@ -68,11 +68,11 @@ check: .venv/.ready
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
 test: check .venv-colab/.ready .venv-class/.ready
-	$(BIN)/pytest -n 2 --dist worksteal tests/class --durations=5
 	$(BIN)/python tests/browser/chromium.py --install
 	rm -rf _build/test
 	$(BUILD) --path-output _build/test
-	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest tests/notebooks tests/browser --durations=10
+	$(BIN)/pytest tests/notebooks/test_colab.py --durations=5
+	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest -n 2 --dist worksteal tests/class tests/browser --durations=10
 
 # Las entregas y las notas que haya en la carpeta se respetan; book/profesores.md dice cómo seguir.
 class: .venv-class/.ready
