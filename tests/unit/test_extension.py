@@ -254,6 +254,7 @@ def test_prose_for_search(built: MiniBook):
     assert "\\\\" not in text
     assert "interactivo" not in text
     assert "import" not in text
+    assert '"1 · 2"' in text.replace("a · b · ", "")
 
 
 # — Lo que se rehace —

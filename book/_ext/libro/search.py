@@ -55,7 +55,14 @@ def section_texts(doctree: nodes.document) -> list[list[str]]:
     pieces: dict[str, list[str]] = {}
     for part in doctree.findall(lambda part: isinstance(part, (nodes.paragraph, nodes.term))):
         pieces.setdefault(_place(part), []).append(prose(part))
-    return [[name, _flat(" ".join(texts))] for name, texts in pieces.items()]
+    return [[name, _joined(texts)] for name, texts in pieces.items()]
+
+
+def _joined(texts: list[str]) -> str:
+    """Une párrafos; lo que no acaba en puntuación (una celda, un término, un pie) no se pega a lo que sigue."""
+    flat = [text for text in map(_flat, texts) if text]
+    parts = [text if re.search(r"[.:;,?!…»)]$", text) else f"{text} ·" for text in flat[:-1]]
+    return " ".join([*parts, *flat[-1:]])
 
 
 def _flat(text: str) -> str:
