@@ -45,14 +45,21 @@
   addEventListener("toggle", revisar, true);
 }
 
-// En papel no se despliega nada: las respuestas salen abiertas, y después vuelven a como estaban.
+// En papel no se despliega nada: las respuestas salen abiertas, y después vuelven a como estaban. El papel es blanco
+// también para quien lee en oscuro.
 {
+  const raiz = document.documentElement;
   let abiertas = [];
+  let tema;
   addEventListener("beforeprint", () => {
     abiertas = [...document.querySelectorAll("article details:not([open], .mc-source)")];
     for (const pliegue of abiertas) pliegue.open = true;
+    tema ??= raiz.dataset.theme;
+    raiz.dataset.theme = "light";
   });
   addEventListener("afterprint", () => {
     for (const pliegue of abiertas.splice(0)) pliegue.open = false;
+    if (tema) raiz.dataset.theme = tema;
+    tema = undefined;
   });
 }

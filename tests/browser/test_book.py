@@ -27,6 +27,7 @@ from tests.browser.detectors import (
 Visit = Callable[..., tuple[Page, Record]]
 
 CHAPTER = "notebooks/02_atencion.html"
+PAPER_WIDTH = 688  # un A4 con márgenes de 14 mm
 HTML_LIMIT = 1_500_000
 SCRIPT_LIMIT = 400_000
 # Datos con forma de programa, para que se puedan cargar también con el libro abierto como archivo: la prosa del libro,
@@ -411,6 +412,54 @@ def test_paper_shows_folded_answers(site: str, visit: Visit) -> None:
     expect(page.locator(".mc-source").first).to_be_hidden()
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert folded.evaluate_all("all => all.every((e) => !e.open)")
+
+
+def test_paper_is_white(site: str, visit: Visit) -> None:
+    """Quien lee en oscuro imprime en claro, y al acabar sigue en oscuro."""
+    page, _ = visit(site + CHAPTER, theme="dark")
+    settle(page)
+    colors = """() => [document.body, document.querySelector("article p"), document.querySelector("article pre")]
+        .map((e, i) => getComputedStyle(e)[i === 1 ? "color" : "backgroundColor"].match(/\\d+/g).slice(0, 3)
+        .reduce((sum, part) => sum + Number(part) / 765, 0))"""
+    assert page.evaluate(colors)[0] < 0.3
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    paper, ink, code = page.evaluate(colors)
+    assert (paper, code > 0.9, ink < 0.3) == (1, True, True)
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate(colors)[0] < 0.3
+
+
+def test_paper_fits(path: str, site: str, visit: Visit) -> None:
+    """En un A4 nada se sale ni queda tras una barra, ni sale un control: las fichas llevan texto."""
+    page, _ = visit(address(site, path), width=PAPER_WIDTH)
+    ready(page)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    faults = page.evaluate(
+        """() => {
+          const article = document.querySelector("article");
+          if (!article) return [];
+          const seen = (e) => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true });
+          const name = (e) => `<${e.localName} class="${e.getAttribute("class") ?? ""}">`;
+          const hidden = "mjx-assistive-mml, .mc-hidden, .mc-live, svg";
+          const edge = article.getBoundingClientRect().right + 2;
+          const faults = [];
+          for (const e of article.querySelectorAll("*")) {
+            if (e.closest(hidden) || !seen(e)) continue;
+            const box = e.getBoundingClientRect();
+            if (box.width > 2 && box.height > 2 && box.right > edge) faults.push(`se sale ${name(e)}`);
+            const hides = /auto|scroll|hidden/.test(getComputedStyle(e).overflowX) && e.clientWidth > 2;
+            if (hides && e.scrollWidth > e.clientWidth + 2) faults.push(`se corta ${name(e)}`);
+            const control = e.matches("button, select, iframe, [type=range], .mc-controls, .headerlink, .copybtn");
+            if (control && !e.matches(".mc-face")) faults.push(`sobra ${name(e)}`);
+          }
+          if (!seen(article.querySelector("h1"))) faults.push("no se ve el título");
+          return faults;
+        }"""
+    )
+    assert not faults, f"{path}:{lines(faults)}"
 
 
 def test_links(book: Path) -> None:
