@@ -18,7 +18,7 @@ from tests.unit.minilibro import REPO, MiniBook
 
 sys.path.insert(0, str(REPO / "book" / "_ext"))
 
-from libro import citations, reference
+from libro import citations, reference, spanish
 from sphinx.errors import ExtensionError
 
 PAGES = sorted((REPO / "book").glob("*.md"))
@@ -121,6 +121,21 @@ def test_citations_become_links():
     assert (link.astext(), link["refuri"]) == ("Michel et al.", "bibliografia.html#bib-michel-2019")
     assert text.astext() == "Lo dice Michel et al. (2019, §4.1), y Nadie et al. (2017) no."
     assert [citation.authors for citation in missing] == ["Nadie et al."]
+
+
+def test_figures_stay_with_their_unit():
+    """El tanto por ciento, los millares y las unidades no se separan de su cifra; el código no se toca."""
+    page = new_document("página")
+    text = nodes.paragraph(
+        "", "El 90 % de 49 152 tokens, 2 359 296 en total, 0,15 nats y 25,8 BLEU; en 2017 9000, 3 de 4."
+    )
+    code = nodes.paragraph("", "", nodes.literal("", "90 % 49 152"))
+    page += [text, code]
+    spanish.keep_together(page)
+    assert text.astext().replace("\u00a0", "_") == (
+        "El 90_% de 49_152 tokens, 2_359_296 en total, 0,15_nats y 25,8_BLEU; en 2017 9000, 3 de 4."
+    )
+    assert code.astext() == "90 % 49 152"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

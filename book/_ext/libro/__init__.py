@@ -6,7 +6,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `assets`: qué scripts y estilos viajan con el libro, y cuáles carga cada página;
 - `formulas`: las fórmulas numeradas de los cuadernos, sin la envoltura de Sphinx;
 - `icons`: la fuente de iconos, reducida a los que el libro usa;
-- `spanish`: los textos de la interfaz;
+- `spanish`: los textos de la interfaz, y los espacios que no se parten;
 - `search`: búsqueda sin tildes, ordenada por títulos y con resúmenes en prosa;
 - `claims`: las afirmaciones medidas que una página toma de otra;
 - `verified`: la página de afirmaciones comprobadas;

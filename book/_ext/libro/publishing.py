@@ -106,7 +106,7 @@ def notebook_box(pathto, docname: str, wheel: str | None, address: str, branch: 
     else:
         if wheel:
             links.append(f'<a href="{html.escape(pathto(f"{DOWNLOADS}/{wheel}", 1))}" download>Descargar el módulo</a>')
-        advice = "Pon los dos archivos en la misma carpeta, de tu ordenador o de Colab, y ábrelo."
+        advice = "Pon los dos archivos en la misma carpeta, de tu ordenador o de Colab, y abre el cuaderno."
     items = "".join(f"<li>{link}</li>" for link in links)
     return (
         '<aside class="libro-cuaderno d-print-none" aria-label="Ejecutar este cuaderno">'

@@ -1,7 +1,9 @@
-"""La interfaz en español: lo que los catálogos no traducen, o traducen mal."""
+"""El libro en español: la interfaz que los catálogos no traducen, o traducen mal, y los espacios que no se parten."""
 
 import gettext
+import re
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.locale import translators
@@ -65,6 +67,9 @@ LITERALS = {
     " - Home": "",
 }
 
+# «90 %», «49 152» y «0,15 nats» no se parten al final de una línea. En los cuadernos se teclea un espacio corriente.
+UNBREAKABLE = re.compile(r"(?<=\d) (?=%|\d{3}(?!\d)|(?:nats?|bits?|bytes?|[KMG]iB|BLEU)\b)")
+
 
 class SpanishTexts(gettext.NullTranslations):
     """Catálogo con nuestros textos delante; el resto lo responde el catálogo original."""
@@ -81,6 +86,27 @@ def translate_page(page: str) -> str:
     return page
 
 
+def keep_together(doctree: nodes.document) -> None:
+    """Cambia por uno de no separación el espacio entre una cifra y lo que no se separa de ella; en el código, no.
+
+    Args:
+        doctree: la página; se modifica.
+    """
+    apart = nodes.literal | nodes.literal_block | nodes.raw | nodes.math | nodes.math_block
+    for node in list(doctree.findall(nodes.Text)):
+        parent = node.parent
+        while parent is not None and not isinstance(parent, apart):
+            parent = parent.parent
+        text = UNBREAKABLE.sub("\N{NO-BREAK SPACE}", node.astext())
+        if parent is None and text != node.astext():
+            node.parent.replace(node, nodes.Text(text))
+
+
+def _together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    if app.builder.format == "html":
+        keep_together(doctree)
+
+
 def _install(app: Sphinx, config: Config) -> None:
     for key, catalog in list(translators.items()):
         texts = SpanishTexts()
@@ -92,3 +118,4 @@ def _install(app: Sphinx, config: Config) -> None:
 def setup(app: Sphinx) -> None:
     """Registra los textos en español."""
     app.connect("config-inited", _install, priority=3)
+    app.connect("doctree-resolved", _together, priority=900)  # lo último: las citas y los enlaces ya están

@@ -24,7 +24,7 @@ def kind(tensor: Tensor) -> str:
 
 
 def copy(value):
-    """Copia honda de tensores, listas, tuplas y diccionarios."""
+    """Copia profunda de tensores, listas, tuplas y diccionarios."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, list | tuple):
