@@ -555,6 +555,7 @@ VARIANTS = [
     ("8.2", lambda x, r: x[:, :, None].expand(-1, -1, r, -1, -1).flatten(2, 3), "secuencia entera repetida"),
     ("8.2", lambda x, r: x.repeat_interleave(r, -2).reshape(x.shape[0], -1, *x.shape[2:]), "copias tras la posición"),
     ("8.2", lambda x, r: torch.stack([x[:, i // r] for i in range(r * x.shape[1])]), "cabezas delante del lote"),
+    ("8.2", lambda x, r: x[:, torch.arange(r * x.shape[1]) % r], "el resto en vez del cociente"),
     (
         "8.3",
         lambda q, k, v, mask=None: F.scaled_dot_product_attention(
