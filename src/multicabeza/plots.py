@@ -2567,7 +2567,7 @@ def latent_attention(
 def speed_rows(
     rows: Mapping[str, tuple[float, float, float]], *, xlabel: str, reference: float = 1.0, title: str | None = None
 ) -> Figure:
-    """Razones de tiempo: una fila por caso, con la mediana y los cuartiles, en escala logarítmica.
+    """Razones de tiempo: una fila por caso, con la mediana (también escrita) y los cuartiles, en escala logarítmica.
 
     Args:
         rows: nombre → (mediana, primer cuartil, tercer cuartil).
@@ -2590,6 +2590,12 @@ def speed_rows(
         color = ACCENT if median >= reference else ACCENT_2
         axes.hlines(place, low, high, color=color, linewidth=4, alpha=0.45)
         axes.plot(median, place, "o" if median >= reference else "s", color=color, markersize=7, zorder=3)
+        axes.annotate(
+            spanish_number(median, 1 if median >= 1 else 2),
+            (1.02, place),
+            xycoords=axes.get_yaxis_transform(),
+            va="center",
+        )
     axes.axvline(reference, color=INK, linewidth=1, zorder=0)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(len(rows) - 0.5, -0.5)

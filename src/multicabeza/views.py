@@ -1265,7 +1265,7 @@ def _kv_calculator() -> _Calculator:
         + term("Guarda, por token y capa", f"<small>{out('shared')}</small>")
         + '</dl></div><div><p class="mc-group">Sin compartir (MHA)</p><dl>'
         + term("Una pareja por cabeza de consulta", out("whole"))
-        + term("Ocuparía", out("times"))
+        + term("Frente a su caché", out("times"))
         + f'</dl></div></div><p class="mc-small">Cuenta: {out("factors")} bytes.</p>'
         f'<p class="mc-small">{out("note")}</p>'
         '<table class="mc-compared"><caption>Los demás, con los mismos tokens, lote y bytes</caption><thead><tr>'
@@ -1275,7 +1275,7 @@ def _kv_calculator() -> _Calculator:
     notes = (
         "La cuenta va en este orden: 2 (claves y valores) × cabezas KV × d_k, o los números que guarda MLA; × capas × "
         "tokens (una capa con ventana no pasa de ella); × lote × bytes. 1 KiB son 1024 bytes. Los pesos del modelo van "
-        f"aparte. n llega a {_whole(MAX_CONTEXT)}, aunque casi ningún modelo de la lista lee tanto."
+        f"aparte. n llega a {_whole(MAX_CONTEXT)}, aunque ningún modelo de la lista lee tanto."
     )
     given = [
         {

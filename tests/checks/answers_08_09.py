@@ -490,6 +490,15 @@ def running_without_rescaling(chunks):
     return torch.cat(parts, -1) / total
 
 
+def running_with_a_fixed_none(score_chunks, value_chunks):
+    largest = torch.stack([scores.amax(-1) for scores in score_chunks]).amax(0)
+    total, output = 0, 0
+    for scores, values in zip(score_chunks, value_chunks, strict=True):
+        weights = (scores - largest[:, None]).exp()
+        total, output = total + weights.sum(-1), output + weights @ values
+    return output / total[:, None]
+
+
 def running_sum_without_rescaling(chunks):
     largest, total = torch.full((*chunks[0].shape[:-1], 1), -torch.inf), 0.0
     for chunk in chunks:
@@ -546,6 +555,7 @@ VARIANTS = [
     ("8.2", lambda x, r: x[:, :, None].expand(-1, -1, r, -1, -1).flatten(2, 3), "secuencia entera repetida"),
     ("8.2", lambda x, r: x.repeat_interleave(r, -2).reshape(x.shape[0], -1, *x.shape[2:]), "copias tras la posición"),
     ("8.2", lambda x, r: torch.stack([x[:, i // r] for i in range(r * x.shape[1])]), "cabezas delante del lote"),
+    ("8.2", lambda x, r: x[:, torch.arange(r * x.shape[1]) % r], "el resto en vez del cociente"),
     (
         "8.3",
         lambda q, k, v, mask=None: F.scaled_dot_product_attention(
@@ -618,7 +628,10 @@ VARIANTS = [
     ("9.1", lambda n, w: torch.ones(n, n).tril().triu(1 - w), "números en vez de booleanos"),
     ("9.1", lambda n, w: torch.ones(n, n).bool().tril(), "solo causal"),
     ("9.1", lambda n, w: torch.ones(n, n).bool().tril(-w), "lo que queda fuera por detrás"),
+    ("9.1", lambda n, w: torch.stack([torch.eye(n).bool().roll(k, 0) for k in range(w)]).any(0), "en círculo"),
     ("9.2", lambda n, h, bytes_per_element=2, batch=1: n * h * bytes_per_element * batch, "n sin elevar"),
+    ("9.2", lambda n, h, bytes_per_element=2, batch=1: batch * h * n ^ 2 * bytes_per_element, "^ en vez de **"),
+    ("9.2", lambda n, h, bytes_per_element=2, batch=1: n ^ 2 * h * bytes_per_element * batch, "^ en vez de **"),
     ("9.2", lambda n, h, bytes_per_element=2, batch=1: n**2 * h * batch * 2, "dos bytes siempre"),
     ("9.2", lambda n, h, bytes_per_element=2, batch=1: n**2 * h * batch * bytes_per_element / 2**30, "en GiB"),
     (
@@ -628,12 +641,14 @@ VARIANTS = [
     ),
     ("9.2", lambda n, h, bytes_per_element=2, batch=1: n * n * h * batch, "elementos en vez de bytes"),
     ("9.3", lambda c: torch.cat([x.softmax(-1) for x in c], -1), "cada trozo por su cuenta"),
+    ("9.3", lambda c: [x.softmax(-1) for x in c], "sin unir, cada trozo por su cuenta"),
     ("9.3", running_sum_without_rescaling, "suma sin reescalar"),
     ("9.3", running_without_rescaling, "exponenciales y suma con su máximo"),
     ("9.3", lambda c: torch.cat(c, -1).exp() / torch.cat(c, -1).exp().sum(-1, keepdim=True), "sin el máximo"),
     ("9.3", lambda c: [x for x in torch.cat(c, -1).softmax(-1).split([y.shape[-1] for y in c], -1)], "sin unir"),
     ("9.3", lambda c: torch.cat(c).softmax(-1), "unidos por la primera dimensión"),
     ("9.3", lambda c: F.softmax(torch.cat(c, -1), 0), "softmax sobre las filas"),
+    ("9.4", running_with_a_fixed_none, "dimensión abierta en un sitio fijo"),
     ("9.4", lambda s, v: sum(F.softmax(a, -1) @ b for a, b in zip(s, v, strict=True)), "suma de las salidas"),
     (
         "9.4",

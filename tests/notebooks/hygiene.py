@@ -38,6 +38,7 @@ KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name
 # Con esto, JupyterLab y Colab pliegan el código de una pregunta, que da la respuesta (el libro lo hace por su cuenta).
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 MAX_LINES = 15
+MAX_CELLS = 35
 
 CHECKS_PER_CHAPTER = {1: 2, 2: 5, 3: 3, 4: 7, 5: 3, 6: 5, 7: 5, 8: 5, 9: 4}
 
@@ -203,6 +204,14 @@ def short_cells(book: Notebook) -> list[str]:
         if not code.strip():
             faults.append(f"celda «{id_}»: vacía")
     return faults
+
+
+def few_cells(book: Notebook) -> list[str]:
+    """Un capítulo no pasa de 35 celdas de código, sin contar la del repaso, que es un formulario."""
+    count = sum(not calls(safe_parse(code), "mc.activity") for _, code in book.cells("code"))
+    if book.is_chapter and count > MAX_CELLS:
+        return [f"{count} celdas de código, más de {MAX_CELLS}: junta las que hacen una sola cosa"]
+    return []
 
 
 def portable_code(book: Notebook) -> list[str]:
@@ -537,6 +546,7 @@ RULES: dict[str, Callable[[Notebook], list[str]]] = {
         stable_ids,
         same_setup,
         short_cells,
+        few_cells,
         portable_code,
         figures_are_shown,
         plain_markdown,

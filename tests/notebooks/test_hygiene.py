@@ -165,6 +165,16 @@ def repeat(id_: str):
     return lambda book: book.data["cells"].append(copy.deepcopy(cell_of(book, id_)))
 
 
+def fill(id_: str, total: int):
+    """Copia una celda hasta que el cuaderno tiene `total` de código, además de la del repaso."""
+
+    def change(book: Notebook):
+        missing = total + 1 - len(list(book.cells("code")))
+        book.data["cells"] += [copy.deepcopy(cell_of(book, id_)) for _ in range(missing)]
+
+    return change
+
+
 def top(**fields):
     return lambda book: book.data.update(fields)
 
@@ -219,6 +229,7 @@ BREAKERS = {
         (chapter, replace("figura", "\n".join(["x = 1"] * 16)), "16 líneas"),
         (chapter, replace("figura", " \n"), "vacía"),
     ],
+    "few_cells": [(chapter, fill("figura", 36), "36 celdas de código")],
     "portable_code": [
         (chapter, replace("figura", "for"), "línea 1"),
         (chapter, replace("figura", "%pip install otro"), "orden de IPython"),
@@ -350,6 +361,14 @@ def test_legitimate_text_is_not_caught(rule, text):
     book = chapter()
     cell_of(book, "dos")["source"] = text
     assert RULES[rule](book) == []
+
+
+def test_thirty_five_cells_are_not_too_many():
+    """Con 35 celdas y el repaso se cumple; los ejercicios no tienen ese límite."""
+    full, long_exercise = chapter(), exercise()
+    fill("figura", 35)(full)
+    fill("check-1", 50)(long_exercise)
+    assert RULES["few_cells"](full) == RULES["few_cells"](long_exercise) == []
 
 
 def test_thinking_may_be_a_paragraph():

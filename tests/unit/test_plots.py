@@ -730,6 +730,7 @@ def test_speed_rows_separa_lo_que_gana_de_lo_que_pierde():
     marks = {line.get_ydata()[0]: line.get_color() for line in axes.lines if line.get_marker() in "os"}
     assert marks == {0: plots.ACCENT_2, 1: plots.ACCENT}
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1/4", "1/2", "1", "2", "4"]
+    assert [text.get_text() for text in axes.texts] == ["0,50", "3,0"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """Los experimentos del capítulo 08: el modelo pequeño, la conversión, la velocidad y las cabezas que comparten."""
 
 import statistics
+from unittest.mock import patch
 
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama import modeling_llama
 
 import multicabeza as mc
 from multicabeza import cost, models
-from multicabeza.toys import decoding, gqa, shared_kv
+from multicabeza.toys import decoding, gqa, shared_kv, smollm_heads
 from multicabeza.toys.records import load_record
 
 TIGHT = {"atol": 1e-5, "rtol": 1e-5}
@@ -337,6 +339,23 @@ def test_similarities_by_hand():
     assert shared_kv.map_correlation(maps)[0, 0, 1].item() == pytest.approx(1)
     maps[0, 0, 1, 2] = torch.tensor([0.0, 0, 1, 0])
     assert shared_kv.map_correlation(maps)[0, 0, 1].item() < 0
+
+
+def test_regrouped_maps_change_only_who_reads_what():
+    """En orden, los mapas del modelo; en ciclo, los de repetir las claves 0, 1, 0, 1…, capa a capa."""
+    model, tokens = tiny(2).eval(), torch.randint(50, (2, 7), generator=torch.Generator().manual_seed(0))
+    model.set_attn_implementation("eager")
+    plain = smollm_heads.attention_maps(model, tokens)
+    torch.testing.assert_close(shared_kv.regrouped_maps(model, tokens, torch.arange(6)), plain, **TIGHT)
+    order = torch.arange(6).view(3, 2).T.flatten()
+    assert order.tolist() == [0, 2, 4, 1, 3, 5]
+    cycled = torch.empty_like(plain)
+    cycled[:, :, order] = shared_kv.regrouped_maps(model, tokens, order)
+    with patch.object(modeling_llama, "repeat_kv", lambda x, times: x.repeat(1, times, 1, 1)):
+        first = smollm_heads.attention_maps(model, tokens)[0]  # la capa 0 lee lo mismo en los dos casos
+    torch.testing.assert_close(cycled[0], first, **TIGHT)
+    assert not torch.allclose(cycled[0], plain[0], atol=1e-4)
+    assert torch.equal(smollm_heads.attention_maps(model, tokens), plain)  # el modelo no cambia
 
 
 def test_sharing_test_explains():

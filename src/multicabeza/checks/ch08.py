@@ -462,6 +462,13 @@ REPEAT_MISTAKES = (
         error="^IndexError",
     ),
     KnownMistake(
+        "el resto en vez del cociente",
+        _gathered(lambda i, g, n_rep: i % n_rep),
+        "Para saber qué cabeza copia cada una tomas el resto de dividir entre n_rep, y las seguidas salen distintas. "
+        "Hace falta el cociente, `//`.",
+        error="^IndexError",
+    ),
+    KnownMistake(
         "una copia de más",
         lambda x, n_rep: x.repeat_interleave(n_rep + 1, 1),
         "Sale una copia de más por cabeza: cuentas la original aparte. n_rep son las que hay en total.",
@@ -1486,6 +1493,14 @@ def _without_none(cache, key, value):
     return torch.cat([keys, key], 2), torch.cat([values, value], 2)
 
 
+def _written_in_pair(cache, key, value):
+    if cache is None:
+        return key, value
+    cache[0] = torch.cat([cache[0], key], 2)
+    cache[1] = torch.cat([cache[1], value], 2)
+    return cache
+
+
 def _everything(cache, grown, key, value):
     return grown
 
@@ -1615,6 +1630,13 @@ STEP_MISTAKES = (
         "En el primer paso `cache` es None y no se puede repartir en dos ni leer. Trátalo aparte: la caché serán la "
         "clave y el valor nuevos.",
         error="NoneType",
+    ),
+    KnownMistake(
+        "escribir en la pareja",
+        _Step(grow=_written_in_pair),
+        "Intentas sustituir un elemento de `cache`, y una tupla no se puede cambiar; además, la caché que llega no se "
+        "modifica. Haz una pareja nueva con lo que salga de `torch.cat`.",
+        error="item assignment",
     ),
     # A qué se atiende.
     KnownMistake(

@@ -2,6 +2,7 @@
 trozos.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -181,6 +182,12 @@ WINDOW = Check(
             _blocks,
             "Divides la secuencia en bloques, y dentro de cada uno se ve también el futuro. La ventana es de cada "
             "token y va hacia atrás.",
+        ),
+        KnownMistake(
+            "en círculo",
+            _where(lambda behind, window: behind % len(behind) < window),
+            "Los primeros tokens ven los últimos: la ventana da la vuelta, como hace `roll`. Al principio se ve lo que "
+            "hay y nada más; añade la condición causal.",
         ),
         KnownMistake(
             "salteada",
@@ -374,6 +381,16 @@ def _times(factor):
     return lambda total, s: factor * total
 
 
+def _xor_somewhere(value, n, num_heads, bytes_per_element=2, batch=1):
+    """¿Es la cuenta con `n^2`, vayan donde vayan los otros factores? `^` se hace lo último: parte el producto."""
+    others = (num_heads, bytes_per_element, batch)
+    found = {(n ^ 2) * math.prod(others)}  # con paréntesis
+    for before in itertools.product((0, 1), repeat=3):
+        left = math.prod(x for x, is_left in zip(others, before, strict=True) if is_left)
+        found.add((n * left) ^ (2 * (math.prod(others) // left)))
+    return number(value) in found
+
+
 def _rounded_unit(value, *args, **kwargs):
     """¿Es la cuenta buena, pasada a otra unidad y redondeada?"""
     mine, total = number(value), _ScoreMemory()(*args, **kwargs)
@@ -406,6 +423,7 @@ MEMORY_MISTAKES = (
         "^ en vez de **",
         _ScoreMemory(matrix=lambda s: s.n ^ 2),
         "En Python, `^` no eleva: compara los bits de los dos números. Usa `**`.",
+        seen=_xor_somewhere,
     ),
     KnownMistake(
         "media matriz",
@@ -984,6 +1002,12 @@ ONLINE_MISTAKES = (
         "última dimensión.",
     ),
     KnownMistake(
+        "sin unir, cada trozo por su cuenta",
+        lambda chunks: [chunk.softmax(-1) for chunk in chunks],
+        "Devuelves una lista con la softmax de cada trozo, y cada uno suma 1. Se pide un solo tensor en el que todos "
+        "compartan el máximo y la suma.",
+    ),
+    KnownMistake(
         "apilados",
         lambda chunks: torch.stack(chunks).softmax(-1),
         "Los trozos no miden lo mismo, y `torch.stack` no los junta. Concaténalos por la última dimensión.",
@@ -1207,6 +1231,12 @@ def _attention_without_keepdim(score_chunks, value_chunks):
     scores, values = _all(score_chunks, value_chunks)
     weights = (scores - scores.amax(-1)).exp()
     return weights @ values / weights.sum(-1)
+
+
+def _attention_with_a_fixed_none(score_chunks, value_chunks):
+    scores, values = _all(score_chunks, value_chunks)
+    weights = (scores - scores.amax(-1)[:, None]).exp()
+    return weights @ values / weights.sum(-1)[:, None]
 
 
 def _everything_rescaled_attention(first_max_known):
@@ -1562,6 +1592,13 @@ ATTENTION_MISTAKES = (
         "Las formas no encajan: al máximo o a la suma les falta la última dimensión, que se pierde al reducir. Añade "
         "`keepdim=True`.",
         error=r"tensor b \([256]\)",
+    ),
+    KnownMistake(
+        "dimensión abierta en un sitio fijo",
+        _attention_with_a_fixed_none,
+        "Sin dimensiones delante aciertas y con ellas no encajan las formas: `[:, None]` abre la segunda dimensión. La "
+        "que falta es la última: `[..., None]`, o `keepdim=True` al reducir.",
+        error=r"tensor b \([26]\)",
     ),
     KnownMistake(
         "valores por posición",

@@ -12,7 +12,9 @@ Los pesos de SmolLM2 son una aproximación de 4 bits de los publicados: lo que s
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..attention import MultiHeadAttention
 
 
 def cache_tensors(cache: Any) -> list[Tensor]:
@@ -105,3 +107,29 @@ def map_correlation(maps: Tensor) -> Tensor:
     entries = entries - entries.mean(-1, keepdim=True)
     entries = entries / entries.norm(dim=-1, keepdim=True)
     return (entries @ entries.mT).mean(1)
+
+
+@torch.no_grad()
+def regrouped_maps(model: nn.Module, tokens: Tensor, order: Tensor) -> Tensor:
+    """Los pesos que saldrían si las consultas se repartiesen las claves de otra manera.
+
+    Cada capa lee lo que lee en el modelo, y ninguna matriz cambia: solo, qué clave recibe cada consulta. Como lo que
+    escribe una capa así no llega a la siguiente, lo que se ve es el reparto y no un modelo estropeado.
+
+    Args:
+        model: un LLaMA de transformers.
+        tokens: (B, n).
+        order: (h,) la consulta que ocupa cada sitio; los h/g primeros sitios leen la cabeza KV 0, los siguientes la 1…
+            Con 0, 1, 2… son los mapas del modelo.
+
+    Returns:
+        (n_layers, B, h, n, n), con las cabezas en los sitios de `order`.
+    """
+    inputs = model.model(input_ids=tokens, output_hidden_states=True, use_cache=False).hidden_states
+    maps = []
+    for block, x in zip(model.model.layers, inputs, strict=False):  # sobra la última: lo que sale del modelo
+        attention = MultiHeadAttention.from_transformers(block)
+        query = attention.qkv_proj.weight.unflatten(0, (-1, attention.head_dim))[: len(order)]  # (h, d_k, d_model)
+        query.copy_(query[order])
+        maps.append(attention(block.input_layernorm(x), is_causal=True, need_weights=True)[1])
+    return torch.stack(maps)
