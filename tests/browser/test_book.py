@@ -444,12 +444,13 @@ def test_paper_fits(path: str, site: str, visit: Visit) -> None:
           const seen = (e) => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true });
           const name = (e) => `<${e.localName} class="${e.getAttribute("class") ?? ""}">`;
           const hidden = "mjx-assistive-mml, .mc-hidden, .mc-live, svg";
+          const gutters = ".sd-row, .sd-col"; // sus márgenes son huecos entre tarjetas
           const edge = article.getBoundingClientRect().right + 2;
           const faults = [];
           for (const e of article.querySelectorAll("*")) {
             if (e.closest(hidden) || !seen(e)) continue;
             const box = e.getBoundingClientRect();
-            if (box.width > 2 && box.height > 2 && box.right > edge) faults.push(`se sale ${name(e)}`);
+            if (!e.matches(gutters) && box.width > 2 && box.height > 2 && box.right > edge) faults.push(`se sale ${name(e)}`);
             const hides = /auto|scroll|hidden/.test(getComputedStyle(e).overflowX) && e.clientWidth > 2;
             if (hides && e.scrollWidth > e.clientWidth + 2) faults.push(`se corta ${name(e)}`);
             const control = e.matches("button, select, iframe, [type=range], .mc-controls, .headerlink, .copybtn");
