@@ -450,7 +450,8 @@ def test_paper_fits(path: str, site: str, visit: Visit) -> None:
           for (const e of article.querySelectorAll("*")) {
             if (e.closest(hidden) || !seen(e)) continue;
             const box = e.getBoundingClientRect();
-            if (!e.matches(gutters) && box.width > 2 && box.height > 2 && box.right > edge) faults.push(`se sale ${name(e)}`);
+            const drawn = box.width > 2 && box.height > 2 && !e.matches(gutters);
+            if (drawn && box.right > edge) faults.push(`se sale ${name(e)}`);
             const hides = /auto|scroll|hidden/.test(getComputedStyle(e).overflowX) && e.clientWidth > 2;
             if (hides && e.scrollWidth > e.clientWidth + 2) faults.push(`se corta ${name(e)}`);
             const control = e.matches("button, select, iframe, [type=range], .mc-controls, .headerlink, .copybtn");
