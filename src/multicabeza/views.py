@@ -30,6 +30,7 @@ from PIL import Image
 
 from multicabeza import activities, cost, plots
 from multicabeza.models import BYTE_OF, byte_piece_text
+from multicabeza.scripts import compact
 
 WEB = Path(__file__).parent / "web"
 DPI = 160  # puntos por pulgada de las imágenes quietas
@@ -547,8 +548,8 @@ def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> 
         f"</thead>"
         f"<tbody></tbody></table></div></details></article></main>"
         f"<script>window.mcParams = {_script_json(params)};</script>{_libraries()}"
-        f"<script>{_web('frame.js')}</script><script>mcBefore();</script>"
-        f"<script>{code}</script><script>mcAfter();</script></body></html>"
+        f"<script>{compact(_web('frame.js'))}</script><script>mcBefore();</script>"
+        f"<script>{compact(code)}</script><script>mcAfter();</script></body></html>"
     )
 
 
