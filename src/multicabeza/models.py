@@ -181,7 +181,7 @@ def load_bert(name: str | None = None) -> LoadedModel:
         ValueError: si el nombre no es uno de esos, o si un fichero está cortado o cambiado (`AlteredFileError`).
         OSError: si el modelo no está instalado ni se puede descargar (`ModelUnavailableError`).
     """
-    if name is not None and name not in _BERT_NAMES:
+    if name is not None and not (isinstance(name, str) and name in _BERT_NAMES):
         raise ValueError(f"load_bert no conoce «{name}». Modelos disponibles: {', '.join(_BERT_NAMES)}.")
     spec = _BERT_NAMES[name or "all-MiniLM-L6-v2"]
     folder, origin = _wheel_folder(spec), f"rueda {spec.wheel.replace('==', ' ')}"
