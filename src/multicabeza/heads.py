@@ -852,10 +852,10 @@ _REPLACEMENTS: dict[str, Callable[[Tensor], Tensor]] = {"zero": _zero, "mean": _
 def _check_tensor(name: str, x: object) -> None:
     """Un tensor con números reales y finitos: un NaN no es mayor ni menor que nada, y pasaría por un acierto."""
     attention._check_tensor(name, x)
-    if x.is_complex() or x.is_meta:
+    if x.is_complex() or x.is_meta or (x.is_floating_point() and not attention._is_real(x)):
         raise ValueError(
             f"Se esperaba {name} con números reales y llegó de tipo {x.dtype} en {x.device}. "
-            "Lo habitual: una transformada de Fourier, o un modelo creado en «meta», sin pesos."
+            "Lo habitual: un modelo creado en «meta», sin pesos, o pesos de 8 bits; conviértelos con .float()."
         )
     if x.is_floating_point() and not x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)).isfinite():
         raise ValueError(

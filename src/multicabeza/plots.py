@@ -113,12 +113,13 @@ def spanish_number(value: float, digits: int = 2) -> str:
     """
     try:
         text = f"{value:.{digits}f}"
+        zero = float(text) == 0
     except (TypeError, ValueError):
         raise ValueError(
             f"Se esperaba un número y cuántos decimales, y llegaron {value!r} y {digits!r}. "
             "Lo habitual: un tensor con varios números; elige uno."
         ) from None
-    if float(text) == 0:
+    if zero:
         text = text.lstrip("-")
     return text.replace("-", "−").replace(".", ",")
 
