@@ -4,6 +4,7 @@ Importarlo es barato: cada nombre público carga su archivo la primera vez que s
 transformers, bertviz e ipywidgets no se cargan hasta que hacen falta.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -40,7 +41,10 @@ def __getattr__(name: str):
         return value
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"multicabeza no tiene «{name}». Lo que ofrece: {', '.join(__all__)}.")
+    alike = {known.lower(): known for known in (*__all__, *_SUBMODULES)}
+    close = [] if name.startswith("__") else get_close_matches(name.lower(), alike, n=1)
+    meant = f" ¿Querías decir «{alike[close[0]]}»?" if close else ""
+    raise AttributeError(f"multicabeza no tiene «{name}».{meant} Lo que ofrece: {', '.join(__all__)}.")
 
 
 def __dir__() -> list[str]:

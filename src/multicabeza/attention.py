@@ -134,10 +134,11 @@ def padding_mask(lengths: Tensor | Sequence[int], n: int, *, device: torch.devic
         ValueError: si `lengths` no son enteros en una dimensión o alguno no está entre 0 y n.
     """
     _check_integer("n", n)
-    lengths = torch.as_tensor(lengths, device=device)
-    if lengths.ndim != 1 or lengths.dtype == torch.bool or lengths.is_floating_point():
+    lengths, came = _as_tensor(lengths, device), lengths
+    if lengths is None or lengths.ndim != 1 or lengths.dtype == torch.bool or not _is_real(lengths, whole=True):
+        kind = repr(came) if lengths is None else f"{_shape(lengths)} de tipo {lengths.dtype}"
         raise ValueError(
-            f"Se esperaba lengths de forma (batch,), con enteros, y llegó {_shape(lengths)} de tipo {lengths.dtype}. "
+            f"Se esperaba lengths de forma (batch,), con enteros, y llegó {kind}. "
             "Si lo que tienes es la máscara del tokenizador (batch, n), no hace falta esta función: "
             "usa attention_mask.bool()[:, None, None, :]."
         )
@@ -956,6 +957,26 @@ def _check_tensor(name: str, x: object) -> None:
             f"Se esperaba {name} como tensor de PyTorch y llegó {type(x).__name__}. "
             "Conviértelo antes: torch.tensor(...) o torch.from_numpy(...)."
         )
+    if x.layout is not torch.strided:
+        raise ValueError(
+            f"Se esperaba {name} como tensor denso y llegó uno disperso ({x.layout}). Conviértelo antes: to_dense()."
+        )
+
+
+def _as_tensor(values: object, device: torch.device | str | None) -> Tensor | None:
+    """Los números de una lista o un array como tensor; None si no son números o no hacen una tabla."""
+    try:
+        values = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return values if device is None else values.to(device)  # si el dispositivo no existe, lo dice torch
+
+
+def _is_real(x: Tensor, *, whole: bool = False) -> bool:
+    """Si son números reales con los que torch opera en la CPU (los de 8 bits con decimales, no); o enteros."""
+    if x.is_floating_point():
+        return not whole and x.dtype.itemsize > 1
+    return whole and not x.is_complex()
 
 
 def _check_integer(name: str, n: object, minimum: int = 1) -> None:
@@ -994,10 +1015,10 @@ def _check_query_key_value(query: Tensor, key: Tensor, value: Tensor) -> None:
     tensors = {"query": query, "key": key, "value": value}
     for name, tensor in tensors.items():
         _check_tensor(name, tensor)
-        if not tensor.is_floating_point():
+        if not _is_real(tensor):
             raise ValueError(
                 f"Se esperaba {name} de números con decimales y llegó {tensor.dtype}. "
-                "Lo habitual: pasar identificadores de tokens sin su embedding; o conviértelo con .float()."
+                "Lo habitual: pasar identificadores de tokens sin su embedding, o 8 bits; conviértelo con .float()."
             )
     came = ", ".join(f"{name} {_shape(tensor)}" for name, tensor in tensors.items())
     if query.ndim < 2 or query.ndim != key.ndim or key.ndim != value.ndim:
@@ -1019,6 +1040,8 @@ def _check_query_key_value(query: Tensor, key: Tensor, value: Tensor) -> None:
             f"Se esperaban query y key con la misma última dimensión d_k, y llegaron {came}. "
             "Lo habitual: traspones key (de eso se encarga la función) o las proyectas a tamaños distintos."
         )
+    if query.shape[-1] == 0:
+        raise ValueError(f"Se esperaba d_k ≥ 1 y llegaron {came}. Lo habitual: un corte de columnas vacío.")
     if key.shape[-2] != value.shape[-2]:
         raise ValueError(
             f"Se esperaba un valor por clave (el mismo n_k), y llegaron {came}. "

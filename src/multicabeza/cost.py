@@ -363,12 +363,23 @@ _ROWS: tuple[tuple, ...] = (
     ),
 )  # fmt: skip
 
-MODELS: dict[str, ModelShape] = {
-    name: ModelShape(
-        name=name, n_layers=n_layers, num_heads=h, num_kv_heads=g, head_dim=d_k, d_model=d_model, source=source, **more
-    )
-    for name, n_layers, h, g, d_k, d_model, source, more in _ROWS
-}
+
+class _Models(dict):
+    """Un diccionario que, si le piden un modelo que no tiene, dice los que tiene."""
+
+    def __missing__(self, name: object) -> ModelShape:
+        raise KeyError(f"No hay ningún modelo {name!r}. Los que hay: {', '.join(self)}.")
+
+
+MODELS: dict[str, ModelShape] = _Models(
+    {
+        name: ModelShape(
+            name=name, n_layers=n_layers, num_heads=h, num_kv_heads=g, head_dim=d_k, d_model=d_model, source=source,
+            **more,
+        )
+        for name, n_layers, h, g, d_k, d_model, source, more in _ROWS
+    }
+)  # fmt: skip
 
 
 # --- Comprobaciones --------------------------------------------------------------------------------------------------

@@ -17,12 +17,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .attention import MultiHeadAttention, _check_integer, _check_tensor, _shape, causal_mask, merge_heads, split_heads
+from . import attention
+from .attention import MultiHeadAttention, _check_integer, _shape, causal_mask, merge_heads, split_heads
 
 __all__ = [
     "Copying",
@@ -847,6 +849,21 @@ _REPLACEMENTS: dict[str, Callable[[Tensor], Tensor]] = {"zero": _zero, "mean": _
 # --- Piezas comunes --------------------------------------------------------------------------------------------------
 
 
+def _check_tensor(name: str, x: object) -> None:
+    """Un tensor con números reales y finitos: un NaN no es mayor ni menor que nada, y pasaría por un acierto."""
+    attention._check_tensor(name, x)
+    if x.is_complex() or x.is_meta or (x.is_floating_point() and not attention._is_real(x)):
+        raise ValueError(
+            f"Se esperaba {name} con números reales y llegó de tipo {x.dtype} en {x.device}. "
+            "Lo habitual: un modelo creado en «meta», sin pesos, o pesos de 8 bits; conviértelos con .float()."
+        )
+    if x.is_floating_point() and not x.detach().sum(dtype=torch.promote_types(x.dtype, torch.float32)).isfinite():
+        raise ValueError(
+            f"Se esperaba {name} con números finitos y llegó con NaN o infinitos. Lo habitual: una consulta a la que "
+            "la máscara no deja ninguna clave, o un entrenamiento que se desbordó."
+        )
+
+
 def _strongest_key(weights: Tensor, keep: Tensor) -> Tensor:
     """La clave más atendida por cada consulta entre las que cuentan, (..., h, n); `keep` es (..., 1, n)."""
     return weights.masked_fill(~keep[..., None, :], -1).argmax(dim=-1)
@@ -878,19 +895,21 @@ def _same_token(tokens: Tokens, weights: Tensor) -> Tensor:
 def _token_ids(tokens: Tokens) -> Tensor:
     """Los tokens como enteros; a los textos se les da uno por orden de aparición."""
     if isinstance(tokens, Tensor):
-        if tokens.is_floating_point():
+        if tokens.dtype == torch.bool or tokens.is_floating_point() or tokens.is_complex():
             raise ValueError(
                 f"Se esperaban tokens enteros y llegó un tensor de tipo {tokens.dtype}. "
-                "Lo habitual: pasar los embeddings en vez de los identificadores."
+                "Lo habitual: pasar los embeddings, o la máscara, en vez de los identificadores."
             )
         return tokens
-    if isinstance(tokens, str) or not all(isinstance(token, int | str) for token in tokens):
-        raise ValueError(
-            "Se esperaba una lista de tokens (enteros o textos) o un tensor de enteros, y llegó "
-            f"{type(tokens).__name__}. Lo habitual: pasar la frase sin dividir en tokens, o una lista de listas."
-        )
-    number = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
-    return torch.tensor([token if isinstance(token, int) else number[token] for token in tokens])
+    given = [] if isinstance(tokens, str) or not isinstance(tokens, Iterable) else list(tokens)
+    for kind in (Integral, str):
+        if given and all(isinstance(token, kind) for token in given):
+            number = {token: i for i, token in enumerate(dict.fromkeys(given))}
+            return torch.tensor([int(token) if kind is Integral else number[token] for token in given])
+    raise ValueError(
+        "Se esperaba una lista de tokens (todos enteros o todos textos) o un tensor de enteros, y llegó "
+        f"{type(tokens).__name__}. Lo habitual: pasar la frase sin dividir en tokens, o una lista de listas."
+    )
 
 
 def _per_token(name: str, x: Tensor, weights: Tensor) -> Tensor:
@@ -905,6 +924,7 @@ def _per_token(name: str, x: Tensor, weights: Tensor) -> Tensor:
             f"Se esperaba {name} de forma ({n},) o {(*leading, n)}, un dato por token, y llegó {_shape(x)} con weights "
             f"{_shape(weights)}. Lo habitual: los tokens de otra frase, o sin los especiales que sí están en el mapa."
         )
+    _check_tensor(name, x)
     return x[..., None, :]
 
 
@@ -934,10 +954,16 @@ def _check_weights(
         )
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     low, high = weights.aminmax()
-    if not (low >= 0 and high <= 1.01):  # también si hay NaN
+    if not (low >= 0 and high <= 1.01):
         raise ValueError(
             f"Se esperaban pesos entre 0 y 1 y los hay entre {low:.3g} y {high:.3g}. "
             "Lo habitual: pasar las puntuaciones, de antes de la softmax."
+        )
+    heaviest = weights.sum(dim=-1).max()
+    if heaviest > 1.01:  # menos sí pueden sumar: lo que iba a tokens que se han quitado
+        raise ValueError(
+            f"Se esperaban filas que suman 1 como mucho y alguna suma {heaviest:.3g}. Lo habitual: la softmax en otro "
+            "eje (usa dim=-1), pesos con dropout, o la máscara en vez de los pesos."
         )
     return weights
 

@@ -134,6 +134,10 @@ class LoadedModel:
     tokenizer: Any = field(repr=False)
     source: str
 
+    def __getattr__(self, name: str) -> Any:
+        hint = "" if name.startswith("__") else " Lo de transformers está en .model y .tokenizer; .attend da los pesos."
+        raise AttributeError(f"{type(self).__name__} no tiene «{name}».{hint}")
+
     def attend(self, text: str, add_special_tokens: bool = True) -> tuple[list[str], Tensor]:
         """Pasa una frase por el modelo y devuelve sus tokens y los pesos de atención de todas las cabezas.
 
@@ -152,7 +156,10 @@ class LoadedModel:
         """
         if not isinstance(text, str):
             raise ValueError(f"attend espera una frase (str) y ha recibido {type(text).__name__}. Pasa una sola frase.")
-        encoding = self.tokenizer(text, return_tensors="pt", add_special_tokens=add_special_tokens)
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError("La frase trae medio carácter, resto de un emoji cortado. Vuelve a copiarla entera.")
+        # `verbose=False`: de una frase demasiado larga se habla aquí abajo, en español.
+        encoding = self.tokenizer(text, return_tensors="pt", add_special_tokens=add_special_tokens, verbose=False)
         n = encoding["input_ids"].shape[1]
         if n == 0:
             raise ValueError("La frase no tiene ningún token. Escribe al menos una palabra.")
@@ -181,7 +188,7 @@ def load_bert(name: str | None = None) -> LoadedModel:
         ValueError: si el nombre no es uno de esos, o si un fichero está cortado o cambiado (`AlteredFileError`).
         OSError: si el modelo no está instalado ni se puede descargar (`ModelUnavailableError`).
     """
-    if name is not None and name not in _BERT_NAMES:
+    if name is not None and not (isinstance(name, str) and name in _BERT_NAMES):
         raise ValueError(f"load_bert no conoce «{name}». Modelos disponibles: {', '.join(_BERT_NAMES)}.")
     spec = _BERT_NAMES[name or "all-MiniLM-L6-v2"]
     folder, origin = _wheel_folder(spec), f"rueda {spec.wheel.replace('==', ' ')}"

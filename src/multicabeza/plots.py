@@ -8,11 +8,13 @@ y fondo blanco opaco, para que se lean igual en modo oscuro y en papel. Las figu
 Las figuras no se registran en pyplot: no hay que cerrarlas y no salen dos veces. Enséñalas con `mc.show`.
 """
 
+import inspect
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import ParamSpec
+from types import UnionType
+from typing import ParamSpec, get_args, get_origin
 
 import matplotlib as mpl
 import numpy as np
@@ -85,8 +87,11 @@ P = ParamSpec("P")
 def with_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Aplica el estilo del libro mientras se dibuja, y nada más: los `rcParams` de fuera no cambian."""
 
+    signature = inspect.signature(draw)
+
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        _check_words(signature, args, kwargs)
         with mpl.rc_context(STYLE):
             return draw(*args, **kwargs)
 
@@ -106,8 +111,15 @@ def spanish_number(value: float, digits: int = 2) -> str:
     Returns:
         El texto; «−0,00» se escribe «0,00».
     """
-    text = f"{value:.{digits}f}"
-    if float(text) == 0:
+    try:
+        text = f"{value:.{digits}f}"
+        zero = float(text) == 0
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Se esperaba un número y cuántos decimales, y llegaron {value!r} y {digits!r}. "
+            "Lo habitual: un tensor con varios números; elige uno."
+        ) from None
+    if zero:
         text = text.lstrip("-")
     return text.replace("-", "−").replace(".", ",")
 
@@ -209,12 +221,36 @@ def _array(values, name: str, ndim: int | None = None, *, finite: bool = True) -
     return array
 
 
+def _words_for(annotation) -> tuple[tuple[type, ...], str] | None:
+    """Qué clases admite un parámetro que pide textos o diccionarios, y cómo decirlo; None si pide otra cosa."""
+    options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = tuple(get_origin(option) or option for option in options)
+    names = {Mapping: "un diccionario de nombre a valor", str: "un texto", type(None): "None"}
+    if not set(kinds) <= names.keys() or kinds == (type(None),):
+        return None
+    return kinds, " o ".join(names[kind] for kind in kinds if kind is not type(None))
+
+
+def _check_words(signature: inspect.Signature, args: tuple, kwargs: dict) -> None:
+    """Los textos y los diccionarios son lo que dicen ser, en todas las figuras; los números, cada una los mira."""
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # faltan o sobran argumentos: ya lo dirá Python
+        return
+    for name, value in given.items():
+        expected = _words_for(signature.parameters[name].annotation)
+        if expected is not None and not isinstance(value, expected[0]):
+            raise ValueError(f"«{name}» debe ser {expected[1]}; llegó {type(value).__name__}.")
+
+
 def _labels(labels: Sequence[str] | None, size: int, name: str) -> list[str]:
     """Las etiquetas como texto dibujable, o un `ValueError` si no son `size`."""
     if labels is None:
         return [str(i) for i in range(size)]
     if isinstance(labels, str):
         raise ValueError(f"«{name}» debe ser una lista de textos; llegó un solo texto: {labels!r}.")
+    if not hasattr(labels, "__len__"):
+        raise ValueError(f"«{name}» debe ser una lista de textos; llegó {type(labels).__name__}.")
     if len(labels) != size:
         raise ValueError(f"«{name}» tiene {len(labels)} etiquetas y la figura necesita {size}.")
     return [printable(label) for label in labels]
@@ -573,7 +609,7 @@ def arcs(
         ValueError: si las formas no casan, un peso es negativo, o `query` está fuera de la frase.
     """
     array = _array(weights, "weights")
-    n = len(tokens)
+    n = len(tokens) if hasattr(tokens, "__len__") else 0
     labels = _labels(tokens, n, "tokens")
     if n == 0:
         raise ValueError("«tokens» está vacío.")

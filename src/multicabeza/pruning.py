@@ -98,6 +98,8 @@ def _gated(concatenated: Tensor, gate: Tensor) -> Tensor:
 def _chosen_layers(model: object, layers: Sequence[int] | None) -> dict[int, _Layer]:
     """Las capas pedidas, por su número y en el orden pedido."""
     known = _attention_layers(model)
+    if layers is not None and not isinstance(layers, Iterable):
+        layers = [layers]
     numbers = range(len(known)) if layers is None else [_check_layer(layer, known) for layer in layers]
     if not numbers or len(set(numbers)) < len(numbers):
         raise ValueError(f"Se esperaba una lista de capas distintas y llegó layers = {layers!r}.")

@@ -8,11 +8,13 @@ cada salida. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se
 import base64
 import hashlib
 import html
+import inspect
 import io
 import itertools
 import json
 import math
 import numbers
+import operator
 import os
 import re
 import sys
@@ -30,6 +32,7 @@ from PIL import Image
 
 from multicabeza import activities, cost, plots
 from multicabeza.models import BYTE_OF, byte_piece_text
+from multicabeza.scripts import compact
 
 WEB = Path(__file__).parent / "web"
 DPI = 160  # puntos por pulgada de las imágenes quietas
@@ -40,6 +43,7 @@ PALETTE_SIZE = 128
 MAX_EXPLORE_BYTES = 400_000  # lo que puede pesar un bloque de `explore` en la página
 MAX_VIEW_TOKENS = 40  # más no se leen, y el número de líneas crece con el cuadrado
 MAX_VIEW_BYTES = 450_000  # lo que puede pesar una vista en la página
+MAX_LABEL = 20  # letras de un token en los ejes de la figura quieta
 MAX_LINES = 40_000  # líneas de SVG que una vista dibuja a la vez
 MAX_TOKENS_BYTES = 165_000  # lo que pueden pesar los números de `token_view`; con la figura quieta, unos 200 KB
 ROLE_LETTERS = "ABCDEF"  # y otros tantos colores en `tokens.css`
@@ -111,6 +115,8 @@ def _png(figure: Figure, dpi: int = DPI) -> tuple[str, int, int]:
     """La figura como PNG de paleta en una dirección `data:`, y el tamaño al que se ve (ancho, alto en px)."""
     if not isinstance(figure, Figure):
         hint = " Pasa la figura, no los ejes: axes.figure." if hasattr(figure, "figure") else ""
+        if figure is None:
+            hint = " Lo habitual: falta el `return`, o `plt.show()` no devuelve nada; usa plots o plt.gcf()."
         raise ValueError(f"Se esperaba una figura de matplotlib (`Figure`); llegó {type(figure).__name__}.{hint}")
     raw = io.BytesIO()
     with warnings.catch_warnings():
@@ -178,12 +184,9 @@ def _options(controls: Mapping[str, Sequence]) -> dict[str, list[tuple[str, obje
     for label, values in controls.items():
         _text(label, "nombre del control")
         if isinstance(values, str) or not isinstance(values, Sequence | range):
-            try:
-                values = values.tolist()
-            except AttributeError:
-                raise ValueError(
-                    f"Los valores de «{label}» deben ser una lista; llegó {type(values).__name__}."
-                ) from None
+            came, values = type(values).__name__, values.tolist() if hasattr(values, "tolist") else None
+            if not isinstance(values, list):
+                raise ValueError(f"Los valores de «{label}» deben ser una lista; llegó {came}.")
         options[label] = [_option(value) for value in values]
         texts = [text for text, _ in options[label]]
         if len(texts) < 2:
@@ -197,6 +200,21 @@ def _is_slider(values: list[tuple[str, object]]) -> bool:
     return len(values) > 2 and all(
         isinstance(value, numbers.Real) and not isinstance(value, bool) for _, value in values
     )
+
+
+def _check_takes(name: str, function: Callable, labels: Sequence[str]) -> None:
+    """Que la función admita un valor por control; de las que no dicen lo que reciben, nada."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*labels)
+    except TypeError:
+        raise ValueError(
+            f"«{name}» debe recibir {len(labels)} {'valor' if len(labels) == 1 else 'valores'}, uno por control "
+            f"({', '.join(labels)}), y es {name}{signature}."
+        ) from None
 
 
 def _state_alt(alt, labels: list[str], texts: Sequence[str], values: Sequence) -> str:
@@ -232,7 +250,10 @@ def explore(
     options = _options(controls)
     if not callable(draw):
         raise ValueError(f"«draw» debe ser una función que devuelva una figura; llegó {type(draw).__name__}.")
-    if not callable(alt):
+    _check_takes("draw", draw, list(options))
+    if callable(alt):
+        _check_takes("alt", alt, list(options))
+    else:
         _alt(alt)
     caption_html = _figcaption(caption)
     if not in_book() and get_ipython() is not None:
@@ -260,7 +281,7 @@ def _explore_live(widgets, draw, options, alt, caption_html) -> None:
 
     boxes = [control(label, values) for label, values in options.items()]
 
-    def update(_change=None):
+    def update():
         state = tuple(box.value for box in boxes)
         if state not in made:
             chosen = [options[label][i] for label, i in zip(labels, state, strict=True)]
@@ -271,9 +292,18 @@ def _explore_live(widgets, draw, options, alt, caption_html) -> None:
             )
         picture.value = made[state]
 
+    def move(_change):
+        """Al mover un control nadie ve los errores de Python, y la figura de antes pasaría por la de ahora."""
+        try:
+            update()
+        except Exception as error:
+            state = "; ".join(f"{box.description}: {box.options[box.value][0]}" for box in boxes)
+            words = html.escape(f"No se ha podido dibujar este estado ({state}). {type(error).__name__}: {error}")
+            picture.value = f'<p role="alert">{words}</p>'
+
     update()
     for box in boxes:
-        box.observe(update, names="value")
+        box.observe(move, names="value")
     display(widgets.VBox([*boxes, picture]))
 
 
@@ -361,8 +391,11 @@ def _shorten(token: str, length: int) -> str:
     return token if len(token) <= length else token[: length - 1] + "…"
 
 
-def _attention(attentions, tokens):
-    """Pesos (n_layers, h, n, n) en float64 y tokens legibles, comprobados; o un error que dice qué pasa."""
+def _attention(attentions, tokens, *, slices: bool = True):
+    """Pesos (n_layers, h, n, n) en float64 y tokens legibles, comprobados; o un error que dice qué pasa.
+
+    Con `slices` valen los de un trozo de la frase, cuyas filas no llegan a sumar 1.
+    """
     import torch
 
     if hasattr(attentions, "attend"):
@@ -404,6 +437,11 @@ def _attention(attentions, tokens):
         raise ValueError(f"Los pesos deben ser (n_layers, h, n, n); llegaron con forma {tuple(weights.shape)}.{hint}")
     if 0 in weights.shape:
         raise ValueError(f"Los pesos están vacíos: forma {tuple(weights.shape)}.")
+    if weights.is_complex() or weights.layout is not torch.strided or weights.is_meta:
+        raise ValueError(
+            f"Los pesos deben ser un tensor corriente de números reales; llegó uno de tipo {weights.dtype} "
+            f"({weights.layout}, en {weights.device})."
+        )
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not all(isinstance(t, str) for t in tokens):
         raise ValueError(
             "«tokens» debe ser una lista de textos, uno por posición; llegó "
@@ -426,10 +464,12 @@ def _attention(attentions, tokens):
             "puntuaciones. Aplica antes la softmax."
         )
     if n > MAX_VIEW_TOKENS:
+        how = "Acorta la frase o quédate con un trozo: weights[..., i:j, i:j], tokens[i:j]."
         raise ValueError(
             f"La frase tiene {n} tokens y la vista admite {MAX_VIEW_TOKENS}: con más no se distinguen las líneas y el "
-            "navegador se atasca. Acorta la frase o quédate con un trozo: weights[..., i:j, i:j], tokens[i:j]."
+            f"navegador se atasca. {how if slices else 'Acorta la frase.'}"
         )
+    _check_rows(weights, slices=slices)
     return weights.clamp(0, 1), readable_tokens(tokens)
 
 
@@ -437,15 +477,36 @@ def _choice(values, size: int, name: str) -> list[int]:
     """Una selección de capas o cabezas: enteros distintos de 0 a size − 1; None es todas."""
     if values is None:
         return list(range(size))
-    if isinstance(values, int):
-        values = [values]
-    chosen = list(values)
-    if not chosen:
+    try:
+        given = list(values)
+    except TypeError:  # un solo número
+        given = [values]
+    if not given:
         raise ValueError(f"«{name}» está vacío: elige al menos una, o no lo pases para verlas todas.")
-    bad = [v for v in chosen if isinstance(v, bool) or not isinstance(v, numbers.Integral) or not 0 <= v < size]
-    if bad or len(set(chosen)) < len(chosen):
-        raise ValueError(f"«{name}» debe tener números distintos de 0 a {size - 1}; llegó {chosen}.")
-    return [int(v) for v in chosen]
+    chosen = [_position(value, size) for value in given]
+    if None in chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"«{name}» debe tener números distintos de 0 a {size - 1}; llegó {given}.")
+    return chosen
+
+
+def _position(value, size: int) -> int | None:
+    """El entero de 0 a size − 1 que es `value` (de Python, de NumPy o un tensor de un elemento); None si no lo es."""
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+    return number if 0 <= number < size else None
+
+
+def _one(value, size: int, name: str) -> int:
+    """Una sola capa o cabeza."""
+    number = _position(value, size)
+    if number is None:
+        raise ValueError(
+            f"«{name}» debe ser un número de 0 a {size - 1}; llegó {value!r}. Lo habitual: contar desde 1 o desde el "
+            "final; aquí se cuenta desde 0."
+        )
+    return number
 
 
 def _package_file(package: str, relative: str) -> str | None:
@@ -547,8 +608,8 @@ def _frame(kind: str, title: str, page: str, tokens: list[str], length: int) -> 
         f"</thead>"
         f"<tbody></tbody></table></div></details></article></main>"
         f"<script>window.mcParams = {_script_json(params)};</script>{_libraries()}"
-        f"<script>{_web('frame.js')}</script><script>mcBefore();</script>"
-        f"<script>{code}</script><script>mcAfter();</script></body></html>"
+        f"<script>{compact(_web('frame.js'))}</script><script>mcBefore();</script>"
+        f"<script>{compact(code)}</script><script>mcAfter();</script></body></html>"
     )
 
 
@@ -565,7 +626,8 @@ def _still(weights, tokens: list[str], which: str) -> tuple[Figure, str, str]:
     """La figura quieta de unos pesos (n, n), su texto alternativo y lo que dice en palabras."""
     words = f"El enlace más fuerte de cada token en {which}: {_strongest(weights, tokens)}."
     alt = f"Mapa de calor de {len(tokens)}×{len(tokens)} pesos: {which}. {words}"
-    return plots.heatmap(weights, tokens, tokens, annotate=False), alt, words
+    labels = [_shorten(token, MAX_LABEL) for token in tokens]  # una etiqueta más larga no deja sitio al mapa
+    return plots.heatmap(weights, labels, labels, annotate=False), alt, words
 
 
 def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str, height: int) -> None:
@@ -618,7 +680,7 @@ def head_view(
     n_layers, n_heads, n, _ = weights.shape
     layers = _choice(layers, n_layers, "layers")
     heads = _choice(heads, n_heads, "heads")
-    (layer,) = _choice(layer, n_layers, "layer")
+    layer = _one(layer, n_layers, "layer")
     if layer not in layers:
         raise ValueError(f"La capa {layer} no está entre las que se pueden elegir: {layers}.")
     _check_lines(n_heads * n * n)
@@ -715,11 +777,9 @@ def token_view(
             una cabeza que no existe, o si los números pesan más de `MAX_TOKENS_BYTES`.
     """
     title, caption_html = _text(title, "title"), _figcaption(caption)
-    weights, tokens = _attention(attentions, tokens)
-    _check_rows(weights)
+    weights, tokens = _attention(attentions, tokens, slices=False)
     n_layers, n_heads, n, _ = weights.shape
-    (layer,) = _choice([layer], n_layers, "layer")
-    (head,) = _choice([head], n_heads, "head")
+    layer, head = _one(layer, n_layers, "layer"), _one(head, n_heads, "head")
     roles = _roles(roles, n_layers, n_heads)
     causal = not weights.triu(1).any()
     data = _script_json(
@@ -807,16 +867,16 @@ def _pack(weights, causal: bool) -> str:
     return "".join(_PAIRS[w] for w in kept.mul(1000).round().int().flatten().tolist())
 
 
-def _check_rows(weights) -> None:
-    """Cada fila suma 1, o es toda ceros (una consulta sin ninguna clave)."""
+def _check_rows(weights, *, slices: bool) -> None:
+    """Cada fila suma 1, o es toda ceros (una consulta sin ninguna clave); con `slices`, 1 como mucho."""
     sums = weights.sum(-1)
-    wrong = ((sums - 1).abs() > 0.01) & (sums > 0)
+    wrong = sums > 1.01 if slices else ((sums - 1).abs() > 0.01) & (sums > 0)
     if wrong.any():
         a, b, i = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"Cada fila de pesos debe sumar 1; la fila {i} de la cabeza {a}.{b} suma "
             f"{plots.spanish_number(float(sums[a, b, i]))}. Causa habitual: la softmax en otro eje (usa dim=-1), pesos "
-            "con dropout, o un trozo cortado de otros mayores."
+            f"con dropout, o {'la máscara en vez de los pesos' if slices else 'un trozo cortado de otros mayores'}."
         )
 
 
@@ -836,7 +896,7 @@ def _roles(roles, n_layers: int, n_heads: int) -> list[tuple[str, list[tuple[int
         heads = []
         try:
             for a, b in found:
-                heads.append((*_choice([a], n_layers, "capa"), *_choice([b], n_heads, "cabeza")))
+                heads.append((_one(a, n_layers, "capa"), _one(b, n_heads, "cabeza")))
         except (TypeError, ValueError):
             raise ValueError(
                 f"«roles[{name!r}]» debe ser una lista de pares (capa, cabeza), de (0, 0) a "
@@ -983,7 +1043,7 @@ def calculator(name: str) -> None:
     Raises:
         ValueError: si no hay ninguna calculadora con ese nombre.
     """
-    if name not in _CALCULATORS:
+    if not isinstance(name, str) or name not in _CALCULATORS:
         known = ", ".join(f"«{known}»" for known in _CALCULATORS)
         raise ValueError(f"No hay ninguna calculadora {name!r}. Las que hay: {known}.")
     made = _CALCULATORS[name]()
@@ -1304,8 +1364,10 @@ def _plain(value, name: str):
             value = value.item()
         except (ValueError, RuntimeError):
             raise ValueError(f"«{name}» debe ser un solo número; llegó con forma {tuple(value.shape)}.") from None
-    if isinstance(value, bool | str):
+    if isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return _text(value, name)
     if not isinstance(value, numbers.Real):
         raise ValueError(f"«{name}» debe ser un número, un texto o un booleano; llegó {type(value).__name__}.")
     if not math.isfinite(value):
@@ -1339,7 +1401,8 @@ def claim(
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
         raise ValueError(f"«id» debe ser como «02-saturacion»: minúsculas sin acento, cifras y guiones; llegó {id!r}.")
     record = {id: _plain(value, "value")}
-    for name, count in (("n", n), ("seeds", len(seeds) if isinstance(seeds, Sequence) else seeds)):
+    listed = isinstance(seeds, Sequence) and not isinstance(seeds, str | bytes)
+    for name, count in (("n", n), ("seeds", len(seeds) if listed else seeds)):
         if count is not None:
             if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 1:
                 raise ValueError(f"«{name}» debe ser un entero positivo; llegó {count!r}.")
@@ -1350,6 +1413,8 @@ def claim(
         except (TypeError, ValueError):
             raise ValueError(f"«interval» debe ser (inferior, superior); llegó {interval!r}.") from None
         low, high = _plain(low, "interval[0]"), _plain(high, "interval[1]")
+        if not all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high)):
+            raise ValueError(f"«interval» debe tener dos números; llegó {interval!r}.")
         if low > high:
             raise ValueError(f"El intervalo está al revés: {low} > {high}.")
         record[f"{id}.low"], record[f"{id}.high"] = low, high

@@ -300,6 +300,106 @@ def _linear(value: int) -> float:
     return v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4
 
 
+# Presupuesto de una página: su HTML, y los programas que no son del tema, de Sphinx ni de MathJax.
+HTML_LIMIT = 1_500_000
+SCRIPT_LIMIT = 400_000
+THEME = re.compile(
+    r"/(?:mathjax/|scripts/)|/(?:documentation_options|doctools|sphinx_highlight|searchtools|language_data|searchindex"
+    r"|translations|clipboard\.min|copybutton|copybutton_funcs|design-tabs|sphinx-book-theme)\.js$"
+)
+# Datos con forma de programa, para que se puedan cargar también con el libro abierto como archivo: la prosa del libro,
+# que solo pide la búsqueda, y los pesos de los modelos, que se piden al usarlos. Tienen su propio límite.
+DATA = re.compile(r"/(?:busca-texto|lab-\d+|switchboard-weights)\.js$")
+DATA_LIMIT = 600_000
+# Programas y estilos de `web/`: cada uno, solo en las páginas con algo de clase `mc-NOMBRE…` o con `<mc-NOMBRE>`. El de
+# los marcos va escrito dentro de ellos.
+WEB = sorted(p for p in (Path(multicabeza.__file__).parent / "web").glob("*.*s") if p.stem not in {"base", "frame"})
+# Los demás que no van en todas las páginas: qué clase los pide, o que no los pide ninguna (van en los marcos).
+WANTED = {
+    "comentarios.js": "libro-comentarios",
+    "clipboard.min.js": "highlight",
+    "copybutton.js": "highlight",
+    "design-tabs.js": "sd-tab-set",
+    "tex-chtml.js": "math",
+    "d3.v5.min.js": None,
+    "jquery.js": None,
+}
+SEARCH_ONLY = {"busca-orden.js", "busca-texto.js", "busca.js", "searchtools.js", "language_data.js", "searchindex.js"}
+
+FRAMED = re.compile(r"%STATIC%([\w.-]+\.js)")
+
+
+class Parts(HTMLParser):
+    """Lo que una página carga y escribe: programas, estilos, clases y etiquetas, sin abrirla."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.files: list[str] = []
+        self.inline: list[str] = []
+        self.data: list[str] = []  # también los documentos de los marcos, que viajan como datos
+        self.names: set[str] = set()
+        self._into: list[str] | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.names |= {tag, *(given.get("class") or "").split()}
+        if tag == "script" and given.get("src"):
+            self.files.append(urlsplit(given["src"]).path)
+        elif tag == "script":
+            self._into = self.data if "json" in (given.get("type") or "") else self.inline
+            self._into.append("")
+        elif tag == "link" and given.get("rel") == "stylesheet" and given.get("href"):
+            self.files.append(urlsplit(given["href"]).path)
+
+    def handle_data(self, data: str) -> None:
+        if self._into is not None:
+            self._into[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._into = None
+
+    def marked(self, mark: str) -> bool:
+        """Si la página lleva la marca: una clase que es ella o que empieza por ella, o una etiqueta."""
+        return any(name == mark or name.startswith((f"{mark}-", f"{mark}_")) for name in self.names)
+
+
+def overweight(folder: Path) -> list[str]:
+    """Páginas que pasan de su presupuesto, o que cargan programas que no usan o no cargan los que usan."""
+    found = []
+    for path in sorted(p for p in folder.rglob("*.html") if "_static" not in p.relative_to(folder).parts):
+        where, text = path.relative_to(folder).as_posix(), path.read_text("utf8")
+        if len(text.encode()) > HTML_LIMIT:
+            found.append(f"{where}: {len(text.encode()) / 1e6:.2f} MB de HTML")
+        parts = Parts(text)
+        # Un marco carga lo suyo de `_static`. Lo que comparten dos marcos, o la página y un marco, cuenta una vez.
+        frames = [json.loads(view) for view in parts.data if "%STATIC%" in view]
+        own = {(path.parent / name).resolve() for name in parts.files if name.endswith(".js")}
+        own |= {folder.resolve() / "_static" / name for view in frames for name in FRAMED.findall(view)}
+        own = {file for file in own if not THEME.search(file.as_posix()) and not DATA.search(file.as_posix())}
+        weights = {file.name: file.stat().st_size for file in own}
+        written = {*parts.inline, *(code for view in frames for code in Parts(view).inline)}
+        total = sum(weights.values()) + sum(len(code) for code in written if not code.startswith("window.mcParams"))
+        if total > SCRIPT_LIMIT:
+            found.append(f"{where}: {total / 1e3:.0f} KB de programas: {weights}")
+        found += [f"{where}: {fault}" for fault in _misused(parts, search=where == "search.html")]
+    for file in sorted(folder.rglob("*.js")):
+        if DATA.search(file.as_posix()) and file.stat().st_size > DATA_LIMIT:
+            found.append(f"{file.name}: {file.stat().st_size / 1e3:.0f} KB de datos")
+    return found
+
+
+def _misused(parts: Parts, search: bool) -> list[str]:
+    """Lo que la página carga sin usarlo, y lo que usa sin cargarlo."""
+    loaded = {name.rpartition("/")[2] for name in parts.files}
+    used = {file.name: parts.marked(f"mc-{file.stem}") for file in WEB}
+    used |= {name: mark in parts.names for name, mark in WANTED.items()}
+    used |= dict.fromkeys(SEARCH_ONLY, search)
+    found = [f"carga {name} y no lo usa" for name in sorted(loaded) if not used.get(name, True)]
+    return found + [f"usa {name} y no lo carga" for name in sorted(used) if used[name] and name not in loaded]
+
+
 class Links(HTMLParser):
     """Enlaces y anclas de una página, sin abrirla."""
 

@@ -497,6 +497,27 @@ def test_otra_version_de_la_pregunta_empieza_en_blanco(visit, urls):
     expect(page.locator(".mc-head")).to_contain_text("Resueltas: 0 de 8.")
 
 
+def test_dos_pestanas_no_se_pisan(visit, urls):
+    """Lo respondido en una se ve en la otra, que al responder no lo borra; y lo borrado también se borra allí."""
+    first, record = visit(urls["libro"])
+    second = first.context.new_page()
+    second.goto(urls["libro"])
+    answer_everything(first)
+    expect(second.locator(".mc-head")).to_contain_text("Resueltas: 4 de 8.")
+    expect(feedback(second, "choice")).to_contain_text("Correcto.")
+    assert item(second, "open").get_by_role("textbox").input_value() == HOSTILE
+    item(second, "choice").locator("input:not(:checked)").first.check()
+    check(second, "choice")
+    expect(feedback(first, "choice")).to_contain_text("Todavía no.")
+    assert saved(first, "elige")["solved"]  # se resolvió, aunque después se haya probado otra
+    expect(first.locator(".mc-head")).to_contain_text("Resueltas: 4 de 8.")
+    second.evaluate("localStorage.clear()")
+    expect(first.locator(".mc-head")).to_contain_text("Resueltas: 0 de 8.")
+    assert item(first, "choice").locator("input:checked").count() == 0
+    assert item(first, "open").get_by_role("textbox").input_value() == ""
+    assert not record.faults
+
+
 NO_STORAGE = (
     "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } })"
 )
@@ -589,7 +610,17 @@ def damaged(data):
     entry = next(key for key in data["entries"] if "activity" in key)
     foreign = data["entries"] | {"otra.clave": {"a": 1}}
     hostile = data["entries"] | {"multicabeza.activity.<img src=x>": data["entries"][entry]}
+    good, text = data["entries"][entry], json.dumps(data)
     return {
+        "enorme": (text + " " * 10_000_000, "demasiado grande"),
+        "con prototipo": (text.replace('"entries": {', '"entries": {"__proto__": {"v": 1}, ', 1), "no se entiende"),
+        "clave de objeto": (
+            json.dumps(data | {"entries": data["entries"] | {"multicabeza.activity.__proto__": good}}),
+            "no se entiende",
+        ),
+        "más de lo que hay": (json.dumps(data | {"entries": {entry: good | {"right": 99}}}), "no se entiende"),
+        "número imposible": (text.replace('"tries": ', '"tries": -', 1), "no se entiende"),
+        "número enorme": (text.replace('"tries": ', '"tries": 1e999, "x": ', 1), "no se entiende"),
         "cortado": (json.dumps(data)[:200], "dañado, cortado"),
         "vacío": ("", "dañado, cortado"),
         "binario": ("\x00\x01PNG", "dañado, cortado"),

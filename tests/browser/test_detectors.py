@@ -17,6 +17,7 @@ from tests.browser.detectors import (
     formulas,
     leaks,
     outputs,
+    overweight,
     sideways,
     structure,
 )
@@ -119,6 +120,81 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
     )
     (tmp_path / "b.html").write_text('<h2 id="dos"></h2>', encoding="utf8")
     assert broken_links(tmp_path) == ["a.html → b.html#tres: sin esa ancla", "a.html → c.html: no existe"]
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> Callable[..., list[str]]:
+    """Un libro de una página ligera, con algo añadido a su artículo; devuelve lo que pesa de más."""
+    static = tmp_path / "_static"
+    static.mkdir()
+    for name, size in {"libro.js": 2_000, "predict.js": 5_000, "explore.js": 5_000, "view.js": 3_000}.items():
+        (static / name).write_text("x" * size, encoding="utf8")
+    for name, size in {"d3.v5.min.js": 250_000, "jquery.js": 90_000, "busca-texto.js": 590_000}.items():
+        (static / name).write_text("x" * size, encoding="utf8")
+    for name in ("predict.css", "explore.css", "view.css", "libro.css"):
+        (static / name).write_text("", encoding="utf8")
+    (static / "doctools.js").write_text("x" * 500_000, encoding="utf8")  # del tema: no cuenta
+
+    def look(extra: str) -> list[str]:
+        head = '<script src="../_static/doctools.js?v=1"></script>' + tags("libro")
+        path = tmp_path / "notebooks" / "p.html"
+        path.parent.mkdir(exist_ok=True)
+        page_text = f"<html><head>{head}</head><body><article>{extra}</article></body></html>"
+        path.write_text(page_text, encoding="utf8")
+        return overweight(tmp_path)
+
+    return look
+
+
+def tags(*names: str) -> str:
+    """Las etiquetas que cargan el programa y el estilo de esos nombres."""
+    return "".join(
+        f'<script defer src="../_static/{name}.js?v=1"></script><link rel="stylesheet" href="../_static/{name}.css">'
+        for name in names
+    )
+
+
+VIEW = (
+    '<figure class="mc-view"><script type="application/json">"<script>window.mcParams = 1<\\/script>'
+    '<script src=%STATIC%d3.v5.min.js><\\/script><script src=%STATIC%jquery.js><\\/script>SIZE"</script></figure>'
+)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("x" * 1_500_001, "1.50 MB de HTML"),
+        (f"<script>{'x' * 398_001}</script>", "400 KB de programas"),
+        ('<script src="../_static/d3.v5.min.js"></script>', "carga d3.v5.min.js y no lo usa"),
+        (tags("predict"), "carga predict.js y no lo usa"),
+        (tags("predict"), "carga predict.css y no lo usa"),
+        ('<div class="otra mc-explore">', "usa explore.js y no lo carga"),
+        (tags("explore") + "<p>mc-explore</p>", "carga explore.js y no lo usa"),
+        ('<script src="../_static/busca-texto.js"></script>', "carga busca-texto.js y no lo usa"),
+        ('<p class="math">x</p>', "usa tex-chtml.js y no lo carga"),
+    ],
+)
+def test_overweight_page_is_seen(extra: str, said: str, light: Callable[..., list[str]]) -> None:
+    """Lo que pesa de más, lo que se carga sin usarlo y lo que se usa sin cargarlo se dice."""
+    found = light(extra)
+    assert any(said in fault for fault in found), found
+
+
+def test_light_page_passes(light: Callable[..., list[str]]) -> None:
+    """Una página que cumple no se acusa, y lo que comparten dos vistas cuenta una sola vez."""
+    assert light("") == []
+    assert light('<div class="mc-explore-caja"></div><mc-predict></mc-predict>' + tags("explore", "predict")) == []
+    view = tags("view") + VIEW.replace("SIZE", "") * 2
+    assert light(view) == []
+    code = "<script>" + "x" * 60_000 + "<\\/script>"
+    assert any("405 KB de programas" in fault for fault in light(tags("view") + VIEW.replace("SIZE", code) * 2))
+
+
+def test_heavy_data_is_seen(tmp_path: Path) -> None:
+    """Los datos con forma de programa tienen su propio límite."""
+    for size, faults in ((600_000, 0), (600_001, 1)):
+        (tmp_path / "busca-texto.js").write_text("x" * size, encoding="utf8")
+        assert len(overweight(tmp_path)) == faults
 
 
 def test_faint_figure_is_seen() -> None:

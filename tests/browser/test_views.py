@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from playwright.sync_api import expect
 
 from multicabeza import plots, views
 from tests.browser.detectors import axe, english, lines
@@ -462,6 +463,24 @@ def test_lo_guardado_para_otra_version_de_la_pregunta_no_vale(visit, urls):
     page.evaluate("localStorage.setItem('multicabeza.predict.02-b', 'esto no es JSON')")
     page.reload()
     assert page.get_by_role("button", name="Esta es mi predicción").count() == 2
+
+
+def test_dos_pestanas_con_la_misma_prediccion(visit, urls):
+    """Lo que se predice, se cambia o se borra en una pestaña se ve en la otra."""
+    page, record = visit(urls["libro"])
+    other = page.context.new_page()
+    other.goto(urls["libro"])
+    one, two = page.locator(".mc-predict").first, other.locator(".mc-predict").first
+    one.locator("input").first.check()
+    one.get_by_role("button", name="Esta es mi predicción").click()
+    said = one.locator(".mc-feedback").inner_text()
+    expect(two.locator(".mc-feedback")).to_have_text(said, use_inner_text=True)
+    assert two.locator(".mc-mark").count() == one.locator(".mc-mark").count() > 0
+    two.get_by_role("button", name="Cambiar mi respuesta").click()
+    expect(one.get_by_role("button", name="Esta es mi predicción")).to_be_visible()
+    assert one.locator(".mc-mark").count() == 0
+    assert one.locator(".mc-feedback").inner_text() == ""
+    assert not record.faults
 
 
 def test_sin_almacenamiento_funciona_y_lo_dice(visit, urls):

@@ -3,12 +3,14 @@
 import bdb
 import builtins
 import functools
+import gc
 import linecache
 import os
 import random
 import sys
 import threading
 import time
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -53,6 +55,11 @@ def in_cell(source, number=3, **variables):
 # --- Lo que se devuelve -------------------------------------------------------------------------------------------
 
 
+async def wait_for(query, key):
+    """Una respuesta que no se ejecuta al llamarla."""
+    return right(query, key)
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -60,7 +67,7 @@ def in_cell(source, number=3, **variables):
         (lambda query, key: right(query, key).numpy(), "NumPy"),
         (lambda query, key: right(query, key).tolist(), "lista de Python"),
         (lambda query, key: (right(query, key), key), "devuelve 2 cosas"),
-        (lambda query, key: "0.5", "es str"),
+        (lambda query, key: "0.5", "es un texto"),
         (lambda query, key: right(query, key) > 0.2, "booleanos"),
         (lambda query, key: right(query, key).to(torch.complex64), "complejos"),
         (lambda query, key: right(query, key)[..., :-1], "tiene la forma"),
@@ -68,7 +75,11 @@ def in_cell(source, number=3, **variables):
         (lambda query, key: right(query, key) * torch.nan, "NaN"),
         (lambda query, key: right(query, key) * 0.7, "no suman 1"),
         (lambda query, key: right(query, key).flip(-1), "no los valores"),
-        (lambda query, key: (yield right(query, key)), "es generator"),
+        (lambda query, key: (yield right(query, key)), "«yield». Cámbialo por `return`"),
+        (wait_for, "«async». Quita esa palabra"),
+        (lambda query, key: NotImplementedError, "devuelve el error NotImplementedError en vez de lanzarlo"),
+        (lambda query, key: torch.nn.Linear, "es la clase Linear"),
+        (lambda query, key: right, "es la función weights_by_log"),
         (lambda query, key: list(right(query, key)), "lista de Python"),
         (lambda query, key: torch.empty(query.shape[-2], key.shape[-2], device="meta"), "sin números"),
         (lambda query, key: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "sin números"),
@@ -257,7 +268,8 @@ def test_an_error_by_accident_is_not_the_requested_one(capsys):
     [
         (None, "llegó None"),
         (torch.ones(2, 2), "llegó un tensor: quizá la llamaste"),
-        (3, "llegó int"),
+        (3, "llegó un número entero: quizá la llamaste"),
+        (torch, "el módulo torch: dentro está la función"),
         ("attention_weights", "sin comillas"),
         (Labelled, "la clase Labelled"),
     ],
@@ -284,11 +296,35 @@ def test_wrong_parameters(capsys):
     assert "mask=None" in checked("2.3", lambda query, key, value, mascara=None: (value, key), capsys).hint
 
 
-@pytest.mark.parametrize("id", ["2.99", "", None, right, 3.0])
+@pytest.mark.parametrize("id", ["2.99", "12.1", "", None, right, 3.0, torch.randn(50, 50)])
 def test_unknown_id_is_the_teachers_error(id):
-    """Un número de ejercicio que no existe es una celda mal escrita: ValueError, con los que hay."""
-    with pytest.raises(ValueError, match=r"No hay ningún ejercicio .*1\.1, 1\.2, 2\.1"):
+    """Un número de ejercicio que no existe es una celda mal escrita: ValueError, con los que hay, y corto."""
+    with pytest.raises(ValueError, match=r"No hay ningún ejercicio .*1\.1 a 1\.2, 2\.1 a 2\.5") as caught:
         mc.check(id, right)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("id", ["2,1", "21", 21, "2·1", "2-1", "02.1", "Ejercicio 2.1", "2.1."])
+def test_misspelt_id_is_recognised(id):
+    """Si se ve cuál se quería, se dice."""
+    with pytest.raises(ValueError, match=r"¿Querías decir «2\.1»\?"):
+        mc.check(id, right)
+
+
+def test_swapped_or_missing_arguments():
+    """Los dos argumentos al revés, o el segundo olvidado, se explican con la llamada escrita."""
+    with pytest.raises(ValueError, match=r'al revés: primero el número, mc\.check\("2\.1", tu_funcion\)'):
+        mc.check(right, "2.1")
+    with pytest.raises(ValueError, match=r'Falta tu respuesta.*mc\.check\("2\.1", attention_weights\)'):
+        mc.check("2.1")
+
+
+def test_nobody_waits_for_async_answers(capsys):
+    """Una función `async` no deja un aviso de Python en el cuaderno."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not checked("2.1", wait_for, capsys).passed
+        gc.collect()
 
 
 def test_result_is_quiet_in_a_cell():

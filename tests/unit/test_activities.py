@@ -5,6 +5,7 @@ import re
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from multicabeza import activities, views
@@ -222,9 +223,17 @@ def test_en_el_libro_no_lleva_guion_y_fuera_si(shown, monkeypatch):
     assert (views.WEB / "activity.css").read_text("utf8") in outside
 
 
-def test_un_capitulo_sin_actividades_se_explica(shown):
-    with pytest.raises(ValueError, match=r"No hay actividades del capítulo '4'\. Las que hay: «00»"):
-        views.activity("4")
+@pytest.mark.parametrize("chapter", ["4", 4, 4.0, "004", "04.yml", "../04", " 04"])
+def test_un_capitulo_mal_escrito_se_reconoce(shown, chapter):
+    with pytest.raises(ValueError, match=r"No hay actividades .* ¿Querías decir «04»\? .*Las que hay: «00»"):
+        views.activity(chapter)
+    assert not shown
+
+
+@pytest.mark.parametrize("chapter", ["99", None, True, [], {}, "", "atención", np.ones(3), "4.5"])
+def test_un_capitulo_sin_actividades_se_explica(shown, chapter):
+    with pytest.raises(ValueError, match=r"No hay actividades del capítulo [^¿]*\. Las que hay: «00»"):
+        views.activity(chapter)
     assert not shown
 
 

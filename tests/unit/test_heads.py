@@ -1028,7 +1028,7 @@ MAPS = random_maps(2, 5)
 ERRORS = {
     "puntuaciones": (lambda: heads.previous_token_score(0.1 * randn(2, 5, 5)), "puntuaciones"),
     "puntuaciones positivas": (lambda: heads.previous_token_score(1.1 * torch.ones(2, 5, 5)), "puntuaciones"),
-    "NaN": (lambda: heads.attention_entropy(torch.full((2, 2), torch.nan)), "entre 0 y 1"),
+    "NaN": (lambda: heads.attention_entropy(torch.full((2, 2), torch.nan)), "NaN o infinitos"),
     "no es un tensor": (lambda: heads.sink_score([[1.0]]), "tensor de PyTorch"),
     "sin cabezas": (lambda: heads.previous_token_score(MAPS[0]), r"weights\[None\]"),
     "con caché": (lambda: heads.positional_score(MAPS[:, -1:], -1), "menos consultas que claves"),

@@ -12,6 +12,7 @@ Cada módulo se ocupa de una cosa y la registra en su `setup`:
 - `verified`: la página de afirmaciones comprobadas;
 - `reference`: la referencia del módulo, escrita a partir de sus docstrings;
 - `citations`: las citas del texto, enlazadas con la bibliografía;
+- `glossary`: los términos del glosario, enlazados donde se usan por primera vez;
 - `laboratory`: los pesos de los modelos de la página, que se piden aparte;
 - `progress`: las actividades de repaso, comprobadas, y «Mi progreso»;
 - `address`: la dirección pública del libro, y los enlaces de los cuadernos que salen de ella;
@@ -29,6 +30,7 @@ from libro import (
     claims,
     formulas,
     freshness,
+    glossary,
     icons,
     laboratory,
     pages,
@@ -52,6 +54,7 @@ MODULES = (
     verified,
     reference,
     citations,
+    glossary,
     laboratory,
     progress,
     address,

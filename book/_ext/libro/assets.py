@@ -1,7 +1,8 @@
 """Los archivos que el libro sirve por sí mismo, y los que carga cada página.
 
 Nada viene de fuera: MathJax, D3 y jQuery se copian de los paquetes instalados. Un script solo se carga en la página que
-lleva su marca: `web/NOMBRE.js` (o `.css`) de nuestro módulo, donde haya `class="mc-NOMBRE…"` o `<mc-NOMBRE>`.
+lleva su marca: `web/NOMBRE.js` (o `.css`) de nuestro módulo, donde haya `class="mc-NOMBRE…"` o `<mc-NOMBRE>`. Los de
+`web/` viajan sin comentarios ni espacios de más.
 """
 
 import re
@@ -14,6 +15,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
+
+from multicabeza.scripts import compact
 
 # Archivo que carga otra extensión → marca sin la cual sobra en la página.
 NEEDED = {
@@ -124,6 +127,9 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
     mathjax = package_folder("sphinx-mathjax-offline") / "static" / "mathjax"
     for part in MATHJAX_PARTS:
         copy_newer(mathjax / part, static / "mathjax" / part)
+    for folder in web_folders(Path(app.srcdir)):
+        for path in folder.glob("*.js"):
+            (static / path.name).write_text(compact(path.read_text("utf-8")), "utf-8")
     for pattern in WASTE:
         for path in static.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

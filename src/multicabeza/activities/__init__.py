@@ -352,8 +352,11 @@ def load(chapter: str, folder: Path = FOLDER) -> list[Item]:
         ValueError: si ese capítulo no tiene actividades.
     """
     known = chapters(folder)
-    if chapter not in known:
-        raise ValueError(f"No hay actividades del capítulo {chapter!r}. Las que hay: {_names(known)}.")
+    if not isinstance(chapter, str) or chapter not in known:
+        digits = re.sub(r"\.0$|\D", "", str(chapter))
+        meant = digits.lstrip("0").zfill(2) if digits else ""
+        hint = f" ¿Querías decir «{meant}»? El capítulo se escribe con dos cifras, entre comillas." * (meant in known)
+        raise ValueError(f"No hay actividades del capítulo {chapter!r}.{hint} Las que hay: {_names(known)}.")
     return parse((folder / f"{chapter}.yml").read_text("utf8"), f"{folder.name}/{chapter}.yml")
 
 

@@ -15,7 +15,7 @@ bueno a sí mismo.
 import os
 import sys
 
-from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09
+from . import ch01, ch02, ch03, ch04, ch05, ch06, ch07, ch08, ch09, hints
 from .framework import Check, Result, examine
 
 CHECKS: dict[str, Check] = {
@@ -23,7 +23,10 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def check(id: str, answer: object) -> Result:
+MISSING = object()
+
+
+def check(id: str, answer: object = MISSING) -> Result:
     """Corrige una respuesta: escribe una línea (✓, ✗ o ⏳) y devuelve el resultado.
 
     Una respuesta equivocada nunca lanza un error: la línea dice qué se ve y qué hacer. `NotImplementedError` es
@@ -38,21 +41,40 @@ def check(id: str, answer: object) -> Result:
         Result con `.passed`, `.pending`, `.hint` (texto, o vacío) y `.score` (proporción de casos bien, de 0 a 1).
 
     Raises:
-        ValueError: si no hay ningún ejercicio con ese número. No es una respuesta equivocada, sino una celda mal
-            escrita, y callarlo la daría por corregida.
+        ValueError: si no hay ningún ejercicio con ese número, o falta la respuesta. No es una respuesta equivocada,
+            sino una celda mal escrita, y callarlo la daría por corregida.
         AssertionError: solo con `MULTICABEZA_STRICT=1`.
     """
     number = str(id).strip() if isinstance(id, str | int | float) else ""
     if number not in CHECKS:
-        raise ValueError(
-            f"No hay ningún ejercicio «{id}». Se esperaba uno de estos: {', '.join(CHECKS)}. "
-            'Lo habitual es un número mal copiado, o los dos argumentos al revés: mc.check("2.1", tu_funcion).'
-        )
+        raise ValueError(_unknown(id, answer))
+    if answer is MISSING:
+        name = CHECKS[number].reference.__name__
+        raise ValueError(f'Falta tu respuesta, que va detrás del número: mc.check("{number}", {name}).')
     result = examine(CHECKS[number], answer)
     _say(result.line)
     if os.environ.get("MULTICABEZA_STRICT") == "1" and not result.passed:
         raise AssertionError(result.line)
     return result
+
+
+def _unknown(id: object, answer: object) -> str:
+    """Qué decir de un número que no es de ningún ejercicio, y cuál parece que se quería."""
+    came = hints.brief(id)
+    if isinstance(answer, str) and answer.strip() in CHECKS:
+        return f'Los dos argumentos están al revés: primero el número, mc.check("{answer.strip()}", tu_funcion).'
+    digits = "".join(c for c in str(id) if c.isdecimal()) if isinstance(id, str | int | float) else ""
+    meant = ".".join(digits.lstrip("0"))
+    if meant in CHECKS:
+        return f'No hay ningún ejercicio «{came}». ¿Querías decir «{meant}»? Se escribe así: mc.check("{meant}", …).'
+    chapters = {number.partition(".")[0]: 0 for number in CHECKS}
+    for number in CHECKS:
+        chapters[number.partition(".")[0]] += 1
+    listed = ", ".join(f"{chapter}.1 a {chapter}.{count}" for chapter, count in chapters.items())
+    return (
+        f"No hay ningún ejercicio «{came}». Los que hay: {listed}. "
+        'Lo habitual es un número mal copiado: mc.check("2.1", tu_funcion).'
+    )
 
 
 def _say(line: str) -> None:

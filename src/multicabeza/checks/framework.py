@@ -193,7 +193,7 @@ def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Rai
     """Llama a `answer` con copias y anota qué hizo: qué devolvió, o qué error lanzó y en qué línea."""
     args, kwargs = copy(call.args), copy(call.kwargs)
     try:
-        value = snapshot(answer(*args, **kwargs))
+        value = snapshot(awaited(answer(*args, **kwargs)))
     except sandbox.Interrupted:
         raise
     except BaseException as error:  # también SystemExit y KeyboardInterrupt: son de la respuesta, no de quien lee
@@ -201,6 +201,13 @@ def attempt(check: Check, answer: Callable, call: Call) -> "Returned | hints.Rai
     given = [*zip(args, call.args, strict=True), *((kwargs[name], call.kwargs[name]) for name in call.kwargs)]
     names = [*check.parameters[: len(args)], *call.kwargs]
     return Returned(value, tuple(n for n, (mine, kept) in zip(names, given, strict=True) if not equal(mine, kept)))
+
+
+def awaited(value: object) -> object:
+    """Lo devuelto; si es de una función `async`, cerrado, para que Python no avise de que nadie lo espera."""
+    if inspect.iscoroutine(value):
+        value.close()
+    return value
 
 
 def grade(check: Check, calls: Sequence[Call], outcomes: Sequence, replaced: Sequence[str]) -> Result:

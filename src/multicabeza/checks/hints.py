@@ -197,6 +197,14 @@ def _short(text: str, width: int = 90) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def brief(value: object) -> str:
+    """Cómo se lee un valor cualquiera, en pocas letras."""
+    try:
+        return _short(str(value), 40)
+    except Exception:
+        return type(value).__name__
+
+
 def shape(tensor: Tensor) -> str:
     """La forma, entre paréntesis."""
     return str(tuple(tensor.shape))
@@ -220,15 +228,17 @@ def _entry(value) -> str:
 
 def not_a_function(check, answer) -> str:
     """Se pasó otra cosa en vez de la función."""
-    came, why = type(answer).__name__, "quizá la llamaste al pasarla"
+    came, why = _kind(answer), "quizá la llamaste al pasarla"
     if isinstance(answer, Tensor):
         came = "un tensor"
+    elif isinstance(answer, ModuleType):
+        came, why = f"el módulo {answer.__name__}", "dentro está la función"
     elif isinstance(answer, str):
         came, why = "un texto", "el nombre de la función va sin comillas"
     elif inspect.isclass(answer):
         came, why = f"la clase {answer.__name__}", "si escribiste una clase, pasa un objeto suyo"
     elif answer is None:
-        came = "None"
+        why = "quizá la llamaste al pasarla, o la celda que la define no le da ese nombre"
     return (
         f"Se esperaba una función y llegó {came}: {why}. "
         f'Pásala por su nombre, sin paréntesis: mc.check("{check.id}", {check.reference.__name__}).'
@@ -422,6 +432,12 @@ def wrong_type(value, expected, which: str) -> str:
             f"{which} es un tensor especial (de «meta», ficticio o anidado), sin números que se puedan mirar. "
             "Devuelve un tensor corriente, con lo que has calculado."
         )
+    if inspect.iscoroutine(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        word = "yield" if inspect.isgenerator(value) else "async"
+        how = "Cámbialo por `return`." if word == "yield" else "Quita esa palabra: aquí no hay nada que esperar."
+        return f"Tu función no calcula nada al llamarla, porque es de las que llevan «{word}». {how}"
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return f"Tu función devuelve el error {value.__name__} en vez de lanzarlo. Si es lo que querías, usa `raise`."
     if value is None and which != "El resultado":
         return f"{which} es None. Pon en su lugar lo que pide el enunciado; si la función que usas no lo da, calcúlalo."
     if value is None:
@@ -444,7 +460,7 @@ def wrong_type(value, expected, which: str) -> str:
         came = "una lista" if isinstance(value, list) else "una tupla"
         how = "Conviértela con `torch.tensor(…)` o `torch.stack(…)`."
         return f"{which} es {came} de Python y se esperaba un tensor. {how}"
-    return f"{which} es {type(value).__name__} y se esperaba un tensor. Mira qué escribes tras `return`."
+    return f"{which} es {_kind(value)} y se esperaba un tensor. Mira qué escribes tras `return`."
 
 
 def _kind(value) -> str:
@@ -458,5 +474,13 @@ def _kind(value) -> str:
         list: "una lista",
         tuple: "una tupla",
         dict: "un diccionario",
+        set: "un conjunto",
+        int: "un número entero",
+        float: "un número",
+        complex: "un número complejo",
     }
+    if inspect.isclass(value):
+        return f"la clase {value.__name__}"
+    if inspect.isroutine(value):
+        return f"la función {getattr(value, '__name__', '')}".rstrip()
     return names.get(type(value), type(value).__name__)

@@ -62,11 +62,17 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
         Media y extremos.
 
     Raises:
-        ValueError: con menos de dos valores.
+        ValueError: con menos de dos valores, o si alguno no es un número finito.
     """
-    values = [float(value) for value in values]
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):
+        raise ValueError(f"Se esperaba una lista de números, uno por semilla; llegó {values!r}.") from None
+    values = numbers
     if len(values) < 2:
         raise ValueError(f"Un intervalo entre semillas necesita al menos 2 valores; llegó {len(values)}.")
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"Se esperaban números finitos y llegó {values}. Lo habitual: una semilla que se desbordó.")
     mean = fmean(values)
     half = t_quantile((1 + confidence) / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
@@ -88,8 +94,15 @@ def wilson_interval(hits: int, n: int, confidence: float = 0.95) -> Interval:
     Raises:
         ValueError: si los aciertos no están entre 0 y n.
     """
-    if n < 1 or not 0 <= hits <= n:
-        raise ValueError(f"Se esperaban entre 0 y n aciertos con n ≥ 1; llegaron {hits} de {n}.")
+    try:
+        fits = math.isfinite(n) and n >= 1 and 0 <= hits <= n
+    except (TypeError, ValueError, RuntimeError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"Se esperaban entre 0 y n aciertos con n ≥ 1; llegaron {hits} de {n}. Lo habitual: los dos al revés, o "
+            "pasar la lista de aciertos en vez de cuántos son."
+        )
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = hits / n
     center = (share + z**2 / (2 * n)) / (1 + z**2 / n)

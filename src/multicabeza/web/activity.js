@@ -53,7 +53,7 @@
     } catch { return null; }
   };
   const validEntry = (entry) => object(entry) && entry.v === 1 && typeof entry.version === "string" && object(entry.state)
-    && ["right", "of", "tries", "at"].every((name) => Number.isFinite(entry[name]));
+    && ["right", "of", "tries", "at"].every((name) => Number.isFinite(entry[name]) && entry[name] >= 0) && entry.right <= entry.of;
   const validPrediction = (entry) => object(entry) && typeof entry.version === "string" && Number.isInteger(entry.choice);
 
   // Arrastrar con ratón desde cualquier parte de `node`; con el dedo, desde su asa, y así la página se desplaza igual.
@@ -512,6 +512,12 @@
       get solved() { return Boolean(entry?.solved); },
       flush: () => { if (waiting) item.record({}); },
       load,
+      // Otra pestaña ha cambiado lo guardado: seguir con lo de antes lo borraría al responder aquí.
+      changedElsewhere(which) {
+        if (waiting || (which !== null && which !== key)) return;
+        load();
+        activity.count();
+      },
     };
     const made = KINDS[kind](item);
     const press = button(made.label ?? "Comprobar", () => check(), { className: "mc-main" });
@@ -598,6 +604,7 @@
       head.append(total);
       const root = document.documentElement.dataset.content_root;
       if (root !== undefined) head.append(el("a", { href: `${root}book/progreso.html` }, "Mi progreso"));
+      addEventListener("storage", (event) => items.forEach((one) => one.changedElsewhere(event.key)));
       addEventListener("pagehide", () => items.forEach(({ flush }) => flush()));
       // Al volver atrás, lo guardado puede haber cambiado en otra página.
       addEventListener("pageshow", (event) => { if (event.persisted) { items.forEach(({ load }) => load()); activity.count(); } });

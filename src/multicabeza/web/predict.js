@@ -83,8 +83,7 @@
       change.focus();
     });
 
-    change.addEventListener("click", () => {
-      store.erase(id);
+    const blank = () => {
       for (const { input, text } of rows) {
         input.disabled = false;
         text.querySelector(".mc-mark")?.remove();
@@ -93,14 +92,23 @@
       advice.textContent = "";
       commit.hidden = false;
       change.hidden = true;
+    };
+    change.addEventListener("click", () => {
+      store.erase(id);
+      blank();
       (rows.find(({ input }) => input.checked) ?? rows[0]).input.focus();
     });
 
     // Lo guardado solo vale para esta misma pregunta con estas mismas opciones.
-    try {
-      const saved = JSON.parse(store.read(id));
-      if (saved && saved.version === version && rows[saved.choice]) reveal(saved.choice, true);
-    } catch { store.erase(id); }
+    const restore = () => {
+      try {
+        const saved = JSON.parse(store.read(id));
+        if (saved && saved.version === version && rows[saved.choice]) reveal(saved.choice, true);
+      } catch { store.erase(id); }
+    };
+    restore();
+    // Otra pestaña ha predicho, ha cambiado de idea o ha borrado el progreso.
+    addEventListener("storage", ({ key }) => { if (key === null || key === PREFIX + id) { blank(); restore(); } });
   };
 
   let serial = 0;
