@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from multicabeza import views
+from multicabeza.scripts import compact
 
 WEB = Path(views.__file__).parent / "web"
 THEME = """
@@ -45,6 +46,8 @@ def make_page(folder: Path, show: Callable[[list[str]], None], scripts: Iterable
     shutil.copytree(WEB, folder / "_static")
     head = ""
     if in_book:
+        for script in (folder / "_static").glob("*.js"):  # aligerados, como los sirve el libro
+            script.write_text(compact(script.read_text("utf8")), "utf8")
         styles = (f"{name}.css" for name in ("base", *scripts) if (WEB / f"{name}.css").is_file())
         head = "".join(f'<link rel="stylesheet" href="../_static/{name}">' for name in styles)
         head += "".join(f'<script defer src="../_static/{name}.js"></script>' for name in scripts)
