@@ -952,18 +952,22 @@ def _check_weights(
             f"Se esperaba weights de forma {form} y llegó {_shape(weights)}. Lo habitual: falta la dimensión de "
             "cabezas (weights[None]), o son los pesos de un paso con caché, con menos consultas que claves."
         )
-    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    is_mask, weights = weights.dtype == torch.bool, weights.to(torch.promote_types(weights.dtype, torch.float32))
     low, high = weights.aminmax()
     if not (low >= 0 and high <= 1.01):
         raise ValueError(
             f"Se esperaban pesos entre 0 y 1 y los hay entre {low:.3g} y {high:.3g}. "
             "Lo habitual: pasar las puntuaciones, de antes de la softmax."
         )
-    heaviest = weights.sum(dim=-1).max()
-    if heaviest > 1.01:  # menos sí pueden sumar: lo que iba a tokens que se han quitado
+    heaviest, columns = weights.sum(dim=-1).max(), weights.sum(dim=-2)
+    if heaviest > 1.01 and (is_mask or ((columns - 1).abs() < 0.01).all()):
         raise ValueError(
-            f"Se esperaban filas que suman 1 como mucho y alguna suma {heaviest:.3g}. Lo habitual: la softmax en otro "
-            "eje (usa dim=-1), pesos con dropout, o la máscara en vez de los pesos."
+            f"Se esperaban filas que suman 1 y alguna suma {heaviest:.3g}. Lo habitual: "
+            + (
+                "pasar la máscara en vez de los pesos."
+                if is_mask
+                else "la softmax en otro eje (usa dim=-1), o traspuestos."
+            )
         )
     return weights
 

@@ -354,16 +354,22 @@ def test_se_acepta_o_se_explica(name, parameter):
 # --- Lo que antes pasaba en silencio -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [MAPS.mT, rand(3, 5, 5).softmax(-2), torch.ones(3, 5, 5).bool(), MAPS * 1.02],
-    ids=["traspuestos", "softmax por columnas", "una máscara", "con dropout"],
-)
-def test_los_indices_y_las_vistas_rechazan_filas_que_suman_mas_de_uno(weights):
-    with pytest.raises(ValueError, match="softmax en otro eje"):
+WRONG_ROWS = {
+    "traspuestos": (MAPS.mT, "softmax en otro eje"),
+    "softmax por columnas": (rand(1, 3, 5, 5).softmax(-2), "softmax en otro eje"),
+    "una máscara": (torch.ones(1, 3, 5, 5).bool(), "la máscara en vez de los pesos"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ROWS)
+def test_los_indices_y_las_vistas_reconocen_lo_que_no_son_pesos(case):
+    weights, message = WRONG_ROWS[case]
+    with pytest.raises(ValueError, match=message):
         heads.sink_score(weights)
-    with pytest.raises(ValueError, match="softmax en otro eje"):
-        views.head_view(weights if weights.ndim == 4 else weights[None], TOKENS, title="Vista")
+    with pytest.raises(ValueError, match=message):
+        views.head_view(weights, TOKENS, title="Vista")
+    with pytest.raises(ValueError, match="con dropout"):
+        views.head_view(MAPS * 1.02, TOKENS, title="Vista")
 
 
 def test_un_trozo_de_la_frase_vale_en_las_vistas_y_en_los_indices():
