@@ -7,6 +7,7 @@ pasan a ser saltos dentro del documento. Se imprime dos veces: la primera dice e
 
 import html
 import io
+import logging
 import os
 import posixpath
 import re
@@ -35,7 +36,7 @@ LEFT_OUT = frozenset({"book/progreso"})
 # De las páginas se conservan estos scripts; los demás mueven cosas que en papel no se mueven.
 SCRIPTS = re.compile(r"mathjax/")
 # Estilos del sitio que en papel sobran.
-SKIPPED_STYLES = re.compile(r"copybutton|iconos")
+SKIPPED_STYLES = re.compile(r"copybutton")
 REMOVED = (
     "script, iframe, template, noscript, link, .headerlink, .libro-cuaderno, .libro-comentarios, .mc-source, "
     ".d-print-none"
@@ -274,6 +275,7 @@ def name_bookmarks(pdf: bytes, titles: list[str]) -> bytes:
         pdf: lo que imprime Chromium.
         titles: los títulos del documento.
     """
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # avisa, en inglés, de lo que al copiar se arregla
     letters = re.compile(r"\W")
     known = {letters.sub("", title): title for title in titles}
     writer = PdfWriter(clone_from=io.BytesIO(pdf))

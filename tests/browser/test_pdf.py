@@ -107,6 +107,12 @@ def test_no_page_is_blank(printed):
     assert not blank
 
 
+def test_verdict_signs_are_drawn(printed):
+    """El ✓, el ✗ y el ⏳ de las comprobaciones viajan con su letra: sin ella son un recuadro vacío."""
+    fonts = [font.get_object() for page in printed.pages for font in page["/Resources"].get("/Font", {}).values()]
+    assert any("FontAwesome" in font.get("/BaseFont", "") for font in fonts)
+
+
 def test_document_is_tagged_in_spanish(printed):
     """Va etiquetado, en español y con su título; cada figura conserva su texto alternativo."""
     root = printed.trailer["/Root"]
