@@ -26,8 +26,14 @@
     }
   };
 
+  // Mientras quede algo a la derecha, el borde se desvanece: se ve que la tabla, la fórmula o el código siguen.
+  const ANCHAS = "article :is(div.highlight pre, div.math, .pst-scrollable-table-container)";
+  const asomar = (caja) =>
+    caja.classList.toggle("libro-sigue", caja.scrollWidth - caja.clientWidth - Math.abs(caja.scrollLeft) > 2);
+
   const revisar = () => {
     for (const [selector, nombre] of CAJAS) for (const caja of document.querySelectorAll(selector)) marcar(caja, nombre);
+    for (const caja of document.querySelectorAll(ANCHAS)) asomar(caja);
   };
 
   const esperar = async () => {
@@ -43,6 +49,8 @@
   });
   // Una tabla plegada no mide nada hasta que se abre.
   addEventListener("toggle", revisar, true);
+  const alDeslizar = ({ target }) => { if (target.matches?.(ANCHAS)) asomar(target); };
+  addEventListener("scroll", alDeslizar, { capture: true, passive: true });
 }
 
 // En papel no se despliega nada: las respuestas salen abiertas, y después vuelven a como estaban. El papel es blanco
