@@ -71,3 +71,35 @@
     tema = undefined;
   });
 }
+
+// Lo plegado se abre con un botón para todo, al llegar por un enlace y si dentro está lo que se buscaba.
+{
+  const pliegues = [...document.querySelectorAll("details.libro-pliegue")];
+  const abrir = () => {
+    const sitio = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const suyo = ":scope > details.libro-pliegue";
+    // De un nombre de la referencia, el destino es una marca delante de su título.
+    const pliegue = sitio?.querySelector(suyo) ?? sitio?.closest("details.libro-pliegue") ?? sitio?.parentElement?.querySelector(suyo);
+    if (pliegue) pliegue.open = true;
+  };
+  if (pliegues.length > 5) {
+    const boton = document.createElement("button");
+    boton.type = "button";
+    boton.className = "libro-boton libro-desplegar";
+    const nombrar = () => {
+      boton.textContent = pliegues.every((uno) => uno.open) ? "Plegar todo" : "Desplegar todo";
+    };
+    boton.addEventListener("click", () => {
+      const abierto = !pliegues.every((uno) => uno.open);
+      for (const uno of pliegues) uno.open = abierto;
+    });
+    addEventListener("toggle", nombrar, true);
+    nombrar();
+    pliegues[0].closest("section:has(> h2)").before(boton);
+  }
+  abrir();
+  addEventListener("hashchange", abrir);
+  addEventListener("load", () => {
+    for (const marca of document.querySelectorAll("details.libro-pliegue .highlighted")) marca.closest("details").open = true;
+  });
+}

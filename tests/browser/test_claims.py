@@ -45,3 +45,26 @@ def test_every_claim_leads_to_its_cell(visit: Callable, site: str):
         page, _ = visit(address, java_script_enabled=False)
         found = page.locator("div.cell[id]").evaluate_all("cells => cells.map((cell) => cell.id)")
         assert places <= set(found), address
+
+
+def test_a_link_opens_its_claim(visit: Callable, site: str):
+    """Quien llega por el enlace de una afirmación la encuentra desplegada, y las demás no."""
+    page, _ = visit(site + PAGE)
+    place = page.locator(".mc-claims-item").nth(7).get_attribute("id")
+    for address in (f"{site}{PAGE}#{place}", f"{site}book/referencia.html#mc-split-heads"):
+        page, _ = visit(address, width=390)
+        expect(page.locator("details.libro-pliegue[open]")).to_have_count(1)
+        own = page.locator(":target details.libro-pliegue, :target ~ details.libro-pliegue")
+        expect(own.first).to_have_attribute("open", "")
+
+
+def test_everything_unfolds_at_once(visit: Callable, site: str):
+    """El botón despliega y pliega todas, con el teclado, y dice lo que hará."""
+    page, _ = visit(site + PAGE, width=390)
+    folds = page.locator("details.libro-pliegue")
+    button = page.get_by_role("button", name="Desplegar todo")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert folds.evaluate_all("all => all.length >= 30 && all.every((one) => one.open)")
+    page.get_by_role("button", name="Plegar todo").press("Enter")
+    assert folds.evaluate_all("all => all.every((one) => !one.open)")

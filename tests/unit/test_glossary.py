@@ -222,6 +222,16 @@ consulta
 """
 
 
+def test_initials_lead_to_their_first_term():
+    """La fila de letras lleva al primer término de cada inicial, sin tildes y en orden."""
+    document = new_document("glosario")
+    for place, name in (("a", "ablación"), ("i", "índice"), ("i2", "inducción"), ("b", "BLEU")):
+        document += nodes.term("", name, ids=[place])
+    row = glossary.letters(document)
+    assert row.astext().split() == ["A", "B", "I"]
+    assert [link["refid"] for link in row.findall(nodes.reference)] == ["a", "b", "i"]
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> MiniBook:
     """Un libro con glosario, construido."""

@@ -138,6 +138,25 @@ def test_figures_stay_with_their_unit():
     assert code.astext() == "90 % 49 152"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Con d_k = 64 y 1 < g < h.", "Con d_k_=_64 y 1_<_g_<_h."),
+        ("Va de i − 1 a i + 1: 1 + 6 + 3 = 10.", "Va de i_−_1 a i_+_1: 1_+_6_+_3_=_10."),
+        ("Ejercicios 06 · Inducción", "Ejercicios 06_· Inducción"),
+        ("Está en multicabeza.attention = esto", "Está en multicabeza.attention = esto"),
+        ("a + b + c + d + e + f + g = h", "a + b + c + d + e + f + g = h"),
+    ],
+)
+def test_short_formulas_are_not_broken(text: str, expected: str):
+    """Una igualdad corta no se parte ni el punto de un título empieza línea; una larga sí puede partirse."""
+    page = new_document("página")
+    paragraph = nodes.paragraph("", text)
+    page += paragraph
+    spanish.keep_together(page)
+    assert paragraph.astext().replace(" d_k", " d§k").replace("\u00a0", "_").replace("§", "_") == expected
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_links_between_pages(page):
     """Los enlaces a otras páginas y cuadernos llevan a archivos que existen y que están en el índice."""
@@ -166,6 +185,29 @@ def test_reference_has_every_public_name():
     assert sorted(titles) == sorted(multicabeza.__all__)
     assert set(re.findall(r"^\(mc\.(\w+)\)=$", text, re.MULTILINE)) == set(multicabeza.__all__)
     assert {path.name for path in files} >= {"attention.py", "views.py"}
+
+
+def test_reference_folds_all_but_the_first_paragraph():
+    """De cada nombre se ven la firma y el primer párrafo; lo demás se despliega, salvo si apenas hay más."""
+    text, _ = reference.write_reference(REPO, "multicabeza")
+    entry = text.split("### scaled_dot_product_attention")[1].split("\n### ")[0]
+    seen, _, folded = entry.partition('<details class="libro-pliegue">')
+    assert "```python\nmc.scaled_dot_product_attention(" in seen
+    assert "Atención de producto escalar escalado." in seen
+    assert all(part in folded for part in ("**Argumentos**", "`is_causal`\n: ", "**Errores.**", "**Fuente.**"))
+    assert text.count("<details") == text.count("</details>") > 30
+    short = text.split("#### keys")[1].split("\n#### ")[0]
+    assert "<details" not in short
+
+
+def test_reference_lists_the_names_of_each_part():
+    """Cada apartado con más de un nombre empieza por sus enlaces."""
+    text, _ = reference.write_reference(REPO, "multicabeza")
+    homes = reference.public_names(REPO / "src" / "multicabeza")
+    lists = re.findall(r'<div class="libro-nombres">\n\n(.*?)\n\n</div>', text)
+    assert [re.findall(r"\[`(\w+)`\]\(#mc\.\1\)", line) for line in lists] == [
+        list(names) for names in homes.values() if len(names) > 1
+    ]
 
 
 @pytest.mark.parametrize("name", multicabeza.__all__)

@@ -313,6 +313,18 @@ def test_the_page_shows_what_the_chapter_measured(built: MiniBook):
     assert 'id="la-razon"' in built.page("book/afirmaciones")
 
 
+def test_a_claim_folds_under_its_sentence(built: MiniBook):
+    """Se ven el veredicto y la frase; la fuente, las medidas y la lectura se despliegan."""
+    page = built.page("book/afirmaciones")
+    fold = re.search(r'<details class="libro-pliegue">(.*?)</details>', page, re.DOTALL)[1]
+    summary, _, rest = fold.partition("</summary>")
+    assert "No se reproduce" in summary
+    assert "La razón es" in summary
+    assert "<p" not in summary
+    assert "Fuente:" in rest
+    assert "la celda que lo mide" in rest
+
+
 def test_the_filter_needs_no_program(built: MiniBook):
     """El filtro son botones de opción con su cuenta, y su estilo viaja solo con esta página."""
     page = built.page("book/afirmaciones")

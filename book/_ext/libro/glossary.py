@@ -14,6 +14,7 @@ salvo la primera columna de los «Conceptos clave».
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -263,6 +264,18 @@ def link_terms(doctree: nodes.document, glossary: tuple[Entry, ...], address: st
     return linked
 
 
+def letters(doctree: nodes.document) -> nodes.paragraph:
+    """Una fila con las iniciales de los términos, cada una con su enlace al primero que empieza por ella."""
+    first: dict[str, str] = {}
+    for term in doctree.findall(nodes.term):
+        initial = unicodedata.normalize("NFD", term.astext())[0].upper()
+        first.setdefault(initial, term["ids"][0])
+    row = nodes.paragraph(classes=["libro-letras"])
+    for initial in sorted(first):
+        row += [nodes.reference("", initial, internal=True, refid=first[initial]), nodes.Text(" ")]
+    return row
+
+
 def _glossary(env: BuildEnvironment) -> tuple[Entry, ...]:
     return getattr(env, "libro_glossary", ())
 
@@ -290,6 +303,9 @@ def _rewrite(app: Sphinx, env: BuildEnvironment) -> Iterable[str]:
 
 
 def _link(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    if docname == PAGE and app.builder.format == "html":
+        for glossary in list(doctree.findall(addnodes.glossary)):
+            glossary.parent.insert(glossary.parent.index(glossary), letters(doctree))
     if docname.startswith(LINKED) and PAGE in app.env.found_docs and app.builder.format == "html":
         link_terms(doctree, _glossary(app.env), app.builder.get_relative_uri(docname, PAGE))
 

@@ -41,6 +41,7 @@ def polish(page: str, pagename: str) -> str:
         pagename: nombre de la página («search» es la de búsqueda).
     """
     page = translate_page(page)
+    page = re.sub(r"(<title>[^<]*?) - ", r"\1 — ", page)  # la de búsqueda, como las demás
     page = ICON_SCRIPT.sub("", page)
     page = re.sub(r"<head>", f"<head>\n{STORAGE_FALLBACK}", page, count=1)
     # theme.css solo importa basic.css: mejor pedirla sin rodeos.

@@ -33,6 +33,8 @@ ENTRY = re.compile(r"^(\*{0,2}[\w.]+):[ ]+(.*)$")
 OBJECTS = {"MultiHeadAttention": "attention", "KVCache": "cache", "HardConcrete": "gates"}
 # Anchura de una firma en una línea; más larga, un argumento por línea (en un teléfono caben unos 40 caracteres).
 SIGNATURE_WIDTH = 40
+# Con menos signos que estos detrás de la primera frase, un nombre no se pliega.
+UNFOLDED = 160
 
 
 @dataclass
@@ -221,6 +223,20 @@ def _sections(docstring: Docstring) -> Iterator[str]:
             yield f"**{TITLES[title]}.** {section}"
 
 
+def _folded(entry: Entry, texts: list[str]) -> list[str]:
+    """Lo que sigue a la primera frase de un nombre: plegado, salvo si es tan corto que no merece un botón."""
+    if len("".join(texts)) < UNFOLDED:
+        return texts
+    what = "Argumentos y detalles" if "Args" in entry.docstring.sections else "Detalles"
+    return [f'<details class="libro-pliegue">\n<summary>{what}</summary>', *texts, "</details>"]
+
+
+def _index(names: list[str], prefix: str) -> str:
+    """Enlaces a los nombres de un apartado."""
+    links = " ".join(f"[`{name}`](#{prefix}{name})" for name in names)
+    return f'<div class="libro-nombres">\n\n{links}\n\n</div>'
+
+
 def render(entry: Entry, level: int, anchor: str) -> str:
     """Un nombre público en Markdown, con su título y su destino de enlaces.
 
@@ -229,13 +245,14 @@ def render(entry: Entry, level: int, anchor: str) -> str:
         level: nivel del título.
         anchor: destino de los enlaces a él.
     """
-    texts = [entry.docstring.text, *_sections(entry.docstring)]
+    first, *rest = [*entry.docstring.text.split("\n\n"), *_sections(entry.docstring)]
     methods = [render(method, level + 1, f"{anchor}.{method.name}") for method in entry.methods]
     return "\n\n".join(
         [
             f"({anchor})=\n{'#' * level} {entry.name}",
             f"```python\n{entry.signature}\n```",
-            *(show_literals(text) for text in texts if text),
+            show_literals(first),
+            *_folded(entry, [show_literals(text) for text in rest if text]),
             *methods,
         ]
     )
@@ -277,6 +294,8 @@ def write_reference(root: Path, target: str) -> tuple[str, list[Path]]:
             summary = _summary(path).rstrip(".")
             heading = re.split("[,:]", summary)[0]
             blocks.append(f"## {heading}\n\n{summary}. Está en `{package_name}.{title}`.")
+        if len(names) > 1:
+            blocks.append(_index(names, "mc." if title else f"mc.{module}."))
         for name in names:
             if name not in found or not found[name].docstring.text:
                 raise ExtensionError(f"«{name}» es público y no está documentado en {path.relative_to(root)}.")

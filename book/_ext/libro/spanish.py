@@ -68,7 +68,10 @@ LITERALS = {
 }
 
 # «90 %», «49 152» y «0,15 nats» no se parten al final de una línea. En los cuadernos se teclea un espacio corriente.
-UNBREAKABLE = re.compile(r"(?<=\d) (?=%|\d{3}(?!\d)|(?:nats?|bits?|bytes?|[KMG]iB|BLEU)\b)")
+# Tampoco se quedan solos el punto de «06 · Inducción» ni un lado de una igualdad corta, como «d_k = 64» o «1 < g < h».
+UNBREAKABLE = re.compile(r"(?<=\d) (?=%|\d{3}(?!\d)|(?:nats?|bits?|bytes?|[KMG]iB|BLEU)\b)|(?<=\d\d) (?=· )")
+FORMULA = re.compile(r"(?<!\S)[^\s=]{1,9}(?: [=≈≠<>≤≥+−×/] [^\s=]{1,9})+(?!\S)")
+LONGEST_FORMULA = 20  # más larga, en un teléfono dejaría media línea en blanco
 
 
 class SpanishTexts(gettext.NullTranslations):
@@ -86,6 +89,10 @@ def translate_page(page: str) -> str:
     return page
 
 
+def _whole(found: re.Match) -> str:
+    return found[0].replace(" ", "\N{NO-BREAK SPACE}") if len(found[0]) <= LONGEST_FORMULA else found[0]
+
+
 def keep_together(doctree: nodes.document) -> None:
     """Cambia por uno de no separación el espacio entre una cifra y lo que no se separa de ella; en el código, no.
 
@@ -97,7 +104,7 @@ def keep_together(doctree: nodes.document) -> None:
         parent = node.parent
         while parent is not None and not isinstance(parent, apart):
             parent = parent.parent
-        text = UNBREAKABLE.sub("\N{NO-BREAK SPACE}", node.astext())
+        text = FORMULA.sub(_whole, UNBREAKABLE.sub("\N{NO-BREAK SPACE}", node.astext()))
         if parent is None and text != node.astext():
             node.parent.replace(node, nodes.Text(text))
 

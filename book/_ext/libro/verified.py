@@ -333,11 +333,11 @@ class ClaimsDirective(Directive):
         return section
 
     def item(self, chapter: Chapter, claim: Claim) -> nodes.container:
-        """Una afirmación."""
+        """Una afirmación: se ven el veredicto y la frase, y se despliega lo demás."""
         kind = VERDICTS[claim.veredicto]
         item = nodes.container(classes=["mc-claims-item", f"mc-claims-{kind}"], ids=[claim.ancla])
-        verdict = nodes.paragraph("", claim.veredicto.capitalize(), classes=["mc-claims-verdict"])
-        says = nodes.paragraph("", "", nodes.strong("", "", *self.inline(claim.afirma)), classes=["mc-claims-says"])
+        verdict = nodes.inline("", claim.veredicto.capitalize(), classes=["mc-claims-verdict"])
+        says = nodes.inline("", "", nodes.strong("", "", *self.inline(claim.afirma)), classes=["mc-claims-says"])
         source = nodes.paragraph("", "", *self.inline(f"**Fuente:** {claim.fuente}."), classes=["mc-claims-source"])
         if claim.cifra:
             source += self.inline(f" **Su cifra:** {claim.cifra}.")
@@ -353,7 +353,10 @@ class ClaimsDirective(Directive):
         live = ". Se mide en vivo, cada vez que se construye el libro."
         where = nodes.paragraph("", "Dónde: ", link, classes=["mc-claims-where"])
         where += self.inline(made if claim.registro else live)
-        item += [verdict, says, source, measures, nodes.paragraph("", "", *self.inline(claim.lectura)), where]
+        item += nodes.raw("", '<details class="libro-pliegue"><summary>', format="html")
+        item += [verdict, nodes.inline("", " "), says, nodes.raw("", "</summary>", format="html")]
+        item += [source, measures, nodes.paragraph("", "", *self.inline(claim.lectura)), where]
+        item += nodes.raw("", "</details>", format="html")
         return item
 
     def inline(self, text: str) -> list[nodes.Node]:
