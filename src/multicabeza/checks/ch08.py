@@ -710,7 +710,7 @@ GROUPED_MISTAKES = (
         "en ciclo",
         _Grouped(share_keys=_in_cycle, share_values=_in_cycle),
         "Cada cabeza de consulta usa la KV de otro grupo: las repartes en ciclo, 0, 1, 0, 1 (es lo que hace `repeat`). "
-        "Los grupos son de cabezas vecinas: usa `repeat_interleave`.",
+        "Los grupos son de cabezas vecinas: usa `repeat_interleave` o, si separas las consultas, hazlo en (g, h/g).",
     ),
     KnownMistake(
         "claves en ciclo",
@@ -938,7 +938,8 @@ GROUPED_MISTAKES = (
     KnownMistake(
         "máscara ignorada",
         _Grouped(hide=lambda scores, mask: scores),
-        "La máscara no cambia nada: no la usas. Pon −∞ donde sea False, antes de la softmax.",
+        "La máscara no cambia nada: o no la usas, o haces `masked_fill` y no guardas lo que devuelve. Pon −∞ donde sea "
+        "False, antes de la softmax.",
     ),
     KnownMistake(
         "máscara tras la softmax",
@@ -1374,7 +1375,8 @@ POOL_MISTAKES = (
     KnownMistake(
         "cabezas en las filas",
         _rows_of_heads,
-        "Buscas las cabezas en las filas, que son d_model. `w` se usa como x @ w: cada cabeza son d columnas.",
+        "Buscas las cabezas, o sacas d, en las filas, que son d_model. `w` se usa como x @ w: cada cabeza son d "
+        "columnas.",
         error="multiply up|invalid for input|must match",
     ),
     KnownMistake(

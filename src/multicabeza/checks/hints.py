@@ -83,6 +83,10 @@ ADVICE = (
         "Queda un punto de parada (`breakpoint` o `pdb`) en tu función: quítalo, o llámala tú para depurarla.",
     ),
     (r"^(EOFError|StdinNot)", "Tu función pide algo por el teclado: todo lo que necesita le llega como argumento."),
+    (
+        r"list index out of range",
+        "Un índice se sale de la lista: imprime, antes de esa línea, el índice y cuántos elementos hay.",
+    ),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
         r"dtype|scalar type|not implemented for",
