@@ -947,6 +947,15 @@ GROUPED_MISTAKES = (
         "Tapas los pesos cuando la softmax ya ha repartido, y lo permitido suma menos de 1. Tapa las puntuaciones.",
     ),
     KnownMistake(
+        "infinito tras la softmax",
+        _Grouped(
+            hide=lambda scores, mask: scores,
+            hide_late=_unless_none(lambda weights, mask: weights.masked_fill(~mask, float("-inf"))),
+        ),
+        "Con máscara salen infinitos y NaN: el −∞ llega cuando la softmax ya ha repartido. Va antes, en las "
+        "puntuaciones.",
+    ),
+    KnownMistake(
         "infinitos mal puestos",
         _Grouped(hide=_hidden(float("inf"))),
         "Con máscara salen NaN: hay un infinito con el signo cambiado o multiplicado por cero. Usa `masked_fill` con "
