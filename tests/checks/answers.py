@@ -1131,8 +1131,36 @@ def _heads_of(x, w_q, w_k, w_v, num_heads, mask):
 
 
 # El error conocido que hay detrás de cada una.
+def _waves(angles):
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+
+
+def _without_the_minus_sign(n, d):
+    """La receta de la exponencial, muy copiada, sin su signo menos."""
+    return _waves(torch.arange(n)[:, None] * torch.exp(torch.arange(0, d, 2) * (math.log(10000.0) / d)))
+
+
+def _fill_and_forget(query, key, value, mask=None):
+    """`masked_fill` sin guardar lo que devuelve."""
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores.masked_fill(~mask, float("-inf"))
+    weights = torch.softmax(scores, -1)
+    return weights @ value, weights
+
+
+def _undivided(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """Una cabeza tan ancha como el modelo, con la escala de una de las h."""
+    scores = x @ w_q @ (x @ w_k).mT / (x.shape[-1] // num_heads) ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return torch.softmax(scores, -1) @ (x @ w_v) @ w_o
+
+
 VARIANTS = [
     ("1.1", _return_inside_the_loop, "return dentro del bucle"),
+    ("1.1", _without_the_minus_sign, "frecuencias al revés"),
+    ("1.1", lambda n, d: _waves(torch.arange(n)[:, None] * 1e4 ** (torch.arange(0, d, 2) / d)), "frecuencias al revés"),
     (
         "1.1",
         lambda n, d: torch.view_as_real(
@@ -1145,6 +1173,7 @@ VARIANTS = [
     ("2.1", lambda q, k: torch.softmax(q @ k.mT / math.isqrt(q.shape[-1]), -1), "raíz truncada"),
     ("2.1", lambda q, k: F.softmax(q / q.shape[-1] ** 0.5 @ k.mT / q.shape[-1] ** 0.5, -1), "entre d"),
     ("2.3", _zero_times_infinity, "más infinito"),
+    ("2.3", _fill_and_forget, "máscara ignorada"),
     ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask.any() else None), "sin máscara no funciona"),
     ("2.3", lambda q, k, v, mask=None: _attend(q, k, v, mask if mask == True else None), "if mask"),  # noqa: E712
     ("2.3", lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask), "solo la salida"),
@@ -1193,6 +1222,7 @@ VARIANTS = [
     ("4.4", lambda x, *w, mask=None: layer_with_module(x, *w), "máscara ignorada"),
     ("4.4", lambda x, q, k, v, o, h, mask=None: layer_fused(x, q.T, k.T, v.T, o.T, h, mask), "matrices traspuestas"),
     ("4.4", _scaled_twice, "entre d_k"),
+    ("4.4", _undivided, "una sola cabeza"),
     ("4.4", _fused_before_transposing, "cabezas entre sí"),
     ("4.4", _two_views, "view sin trasponer al dividir"),
     (
@@ -1221,6 +1251,11 @@ VARIANTS = [
     ("5.1", lambda w, o: positional_by_loops(w.mT, o), "argmax sobre las consultas"),
     ("5.1", lambda w, o: positional_by_diagonals(w, -o), "signo al revés"),
     ("5.1", lambda w, o: torch.stack([m.diagonal(o).mean() for m in w]), "peso medio"),
+    (
+        "5.1",
+        lambda w, o: torch.stack([(m.argmax() == torch.arange(len(m)) + o).sum() / (len(m) - abs(o)) for m in w]),
+        "argmax de todo el mapa",
+    ),
     ("5.1", lambda w, o: (w.argmax(-1) == torch.arange(w.shape[-1]).roll(-o)).float().mean(-1), "da la vuelta"),
     ("5.1", lambda w, o: positional_by_loops(w, o) > 0.9, "¿pasa del umbral?"),
     (
@@ -1247,7 +1282,10 @@ VARIANTS = [
     ("6.1", lambda t: dict(itertools.pairwise(t)).get(t[-1], -1), "menos uno si no hay"),
     ("6.1", lambda t: dict(itertools.pairwise(t)).get(t[-1]) or None, "cero es nada"),
     ("6.1", lambda t: dict(itertools.pairwise(t))[t[-1]] if t[-1] in t[:-1] else t[-1], "último si no hay"),
+    ("6.1", lambda t: next((t[i + 1] for i in range(len(t)) if t[i] == t[-1]), None), "index"),
     ("6.2", lambda w, p: w.diagonal(-p, -2, -1).mean(-1), "token duplicado"),
+    ("6.2", lambda w, p: w.diagonal(-p - 1, -2, -1).mean(-1), "uno de menos"),
+    ("6.2", lambda w, p: sum(w[:, i, i - p - 1] for i in range(p, w.shape[-1])) / (w.shape[-1] - p), "uno de menos"),
     ("6.2", lambda w, p: w.diagonal(1 - p, -2, -1).mean(-1), "diagonal entera"),
     ("6.2", lambda w, p: index_by_mask(w, p).mean(), "media de las cabezas"),
     ("6.2", lambda w, p: w[:, p:].diagonal(1, -2, -1), "sin promediar"),

@@ -501,6 +501,30 @@ def test_pending_in_one_branch_is_pending(capsys):
     assert checked("2.3", half, capsys).pending
 
 
+def test_pending_with_code_below_the_raise_says_so(capsys):
+    """Quien escribe debajo del `raise` y no lo borra sabe por qué sigue pendiente; en una rama es otra cosa."""
+
+    def forgotten(query, key):
+        """Pesos de atención."""
+        raise NotImplementedError
+        return UNUSUAL["2.1"][0](query, key)
+
+    def unwritten(query, key):
+        scores = query @ key.mT
+        raise NotImplementedError(f"falta lo que va detrás de {scores.shape}")
+
+    def in_a_branch(query, key):
+        if query.dim() > 2:
+            raise NotImplementedError
+        return UNUSUAL["2.1"][0](query, key)
+
+    results = {answer.__name__: checked("2.1", answer, capsys) for answer in (forgotten, unwritten, in_a_branch)}
+    assert all(result.pending for result in results.values())
+    assert {name: "Borra esa línea" in result.hint for name, result in results.items()} == {
+        "forgotten": True, "unwritten": False, "in_a_branch": False,
+    }  # fmt: skip
+
+
 def test_not_implemented_raised_by_torch_is_an_error(capsys):
     """torch también lanza NotImplementedError; eso no es «pendiente»."""
     result = checked("2.1", lambda query, key: torch.softmax(query.long(), -1, dtype=torch.int64), capsys)

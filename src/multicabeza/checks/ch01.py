@@ -50,6 +50,15 @@ def _own_exponent(n, d_model):
     return _interleave(angles[:, 0::2].sin(), angles[:, 1::2].cos())
 
 
+def _speeds_up(table, n, d_model):
+    """¿Se aceleran las ondas? Se mira donde el ángulo no es enorme: en lo demás, el seno depende del redondeo."""
+    if not isinstance(table, torch.Tensor) or table.shape != (n, d_model) or table.is_complex():
+        return False
+    angles = _angles(n, -_exponents(d_model)).double()
+    near = (angles < 1000).repeat_interleave(2, dim=-1)
+    return torch.allclose(table.double()[near], _waves(angles)[near], atol=0.01)
+
+
 def _column_as_pair(n, d_model):
     angles = _angles(n, 2 * torch.arange(d_model) / d_model)
     return _interleave(angles[:, 0::2].sin(), angles[:, 1::2].cos())
@@ -123,7 +132,9 @@ POSITIONS = Check(
         KnownMistake(
             "frecuencias al revés",
             lambda n, d_model: _waves(_angles(n, -_exponents(d_model))),
-            "Las ondas se aceleran hacia la derecha. La posición se divide entre 10000^(2i/d), no se multiplica.",
+            "Las ondas se aceleran hacia la derecha. La posición se divide entre 10000^(2i/d), no se multiplica (con "
+            "exponencial y logaritmo, el exponente es negativo).",
+            seen=_speeds_up,
         ),
         KnownMistake(
             "multiplicar en vez de elevar",

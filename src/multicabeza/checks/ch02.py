@@ -83,7 +83,8 @@ WEIGHTS = Check(
         KnownMistake(
             "entre d",
             lambda query, key: _softmax(query @ key.mT / query.shape[-1]),
-            "Los pesos salen demasiado parecidos entre sí: divides las puntuaciones entre d. Te falta la raíz.",
+            "Los pesos salen demasiado parecidos entre sí: las puntuaciones acaban divididas entre d. O te falta la "
+            "raíz, o divides dos veces entre ella.",
         ),
         KnownMistake(
             "por √d",
@@ -597,7 +598,8 @@ SDPA = Check(
         KnownMistake(
             "máscara ignorada",
             lambda query, key, value, mask=None: _attend(query, key, value),
-            "La máscara no cambia nada: tu función no la usa. Antes de la softmax, pon −∞ donde sea False.",
+            "La máscara no cambia nada: o no la usas, o no guardas lo que devuelve `masked_fill`, que no modifica el "
+            "tensor. Antes de la softmax, pon −∞ donde sea False.",
         ),
         KnownMistake(
             "máscara solo en la salida",

@@ -364,8 +364,8 @@ BLENDED = Check(
         KnownMistake(
             "producto",
             lambda weights_1, weights_2: weights_1 * weights_2,
-            "Multiplicas elemento a elemento: donde una cabeza no mira, tampoco la otra, y las filas no suman 1. Haz "
-            "la media.",
+            "Multiplicas elemento a elemento: donde una cabeza no mira se pierde también lo que miraba la otra, y las "
+            "filas no suman 1. Haz la media.",
         ),
         KnownMistake(
             "producto normalizado",

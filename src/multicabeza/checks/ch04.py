@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from .compare import number
+from .compare import difference, number
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
 
 # 4.1 · La dimensión de cada cabeza --------------------------------------------------------------------------------
@@ -1048,6 +1048,14 @@ class _Layer:
         return self.write(self.merge(self.mix(weights, value)), w_o, x)
 
 
+def _is_one_wide_head(value, x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+    """¿Es una sola cabeza sin dividir, con la raíz de d_model o con la de d_k?"""
+    whole = _each(lambda z, h: z[:, None])
+    scales = (lambda query, h: query.shape[-1] ** 0.5, lambda query, h: (query.shape[-1] / h) ** 0.5)
+    answers = (_Layer(split=whole, scale=scale)(x, w_q, w_k, w_v, w_o, num_heads, mask) for scale in scales)
+    return any(difference(value, answer, like_mistake=True) is None for answer in answers)
+
+
 def _changed(answer):
     """De una función hecha de pasos, los que no son los de la función correcta."""
     return {f.name: getattr(answer, f.name) for f in fields(answer) if getattr(answer, f.name) is not f.default}
@@ -1300,8 +1308,9 @@ LAYER_MISTAKES = (
     KnownMistake(
         "una sola cabeza",
         _Layer(split=_each(lambda z, h: z[:, None])),
-        "No hay división: es una sola cabeza tan ancha como el modelo, y `num_heads` no cambia nada. Divide consultas, "
-        "claves y valores en h cabezas antes de compararlas.",
+        "No hay división: es una sola cabeza tan ancha como el modelo. Divide consultas, claves y valores en h cabezas "
+        "antes de compararlas.",
+        seen=_is_one_wide_head,
     ),
     # Puntuar.
     KnownMistake(
@@ -1397,8 +1406,8 @@ LAYER_MISTAKES = (
     KnownMistake(
         "máscara ignorada",
         _Layer(hide=lambda scores, mask: scores),
-        "Con máscara y sin ella sale lo mismo: no la usas. Antes de la softmax, pon −∞ en las puntuaciones donde la "
-        "máscara sea False.",
+        "Con máscara y sin ella sale lo mismo: o no la usas, o no guardas lo que devuelve `masked_fill`, que no "
+        "modifica el tensor. Antes de la softmax, pon −∞ en las puntuaciones donde la máscara sea False.",
     ),
     KnownMistake(
         "máscara después de la softmax",

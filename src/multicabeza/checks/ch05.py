@@ -133,6 +133,11 @@ def _weight_there(weights, offset):
     return weights.diagonal(offset=offset, dim1=-2, dim2=-1)
 
 
+def _strongest_of_the_map(weights, offset):
+    """El máximo de cada mapa entero, contado como si fuera una clave."""
+    return weights.flatten(1).argmax(-1, keepdim=True) == _places(weights) + offset
+
+
 def _without_ends(weights, offset):
     inner = weights[:, 1:-1, 1:-1]
     return _Share()(inner, offset)
@@ -231,6 +236,12 @@ POSITIONAL_MISTAKES = (
         ),
         "Cuando i + offset se sale, lo recortas al borde y cuentas esa consulta con una clave que no es la suya. Si no "
         "existe, la consulta se queda fuera.",
+    ),
+    KnownMistake(
+        "argmax de todo el mapa",
+        _Share(hits=_strongest_of_the_map),
+        "Casi ninguna cabeza acierta: ¿buscas la clave con `argmax()`, sin decir la dimensión? Así da un solo número "
+        "por mapa; sobre la última dimensión da uno por consulta.",
     ),
     KnownMistake(
         "peso medio",

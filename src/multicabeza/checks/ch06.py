@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .compare import difference
 from .framework import Call, Case, Check, KnownMistake, out_of_reach
 
 
@@ -98,8 +99,8 @@ PREDICTION_MISTAKES = (
     KnownMistake(
         "index",
         _index_of_first,
-        "`index` da la primera aparición, y puede ser la del propio final. Busca la última entre las anteriores: "
-        "recorre desde el final hacia atrás, sin contar el último token.",
+        "Te quedas con la primera aparición (es la que da `index`), y puede ser la del propio final. Busca la última "
+        "entre las anteriores: recorre desde el final hacia atrás, sin contar el último token.",
         error="^IndexError",
     ),
     KnownMistake(
@@ -311,6 +312,19 @@ def _only_second_round(weights, period):
     return _diagonal(weights, 1 - period, period)[:, :period].mean(-1)
 
 
+def _is_the_one_before(value, weights, period):
+    """¿Mide lo que iba delante de la aparición anterior? La consulta `period` no lo tiene: se aparta o da la vuelta."""
+    n, before = weights.shape[-1], -period - 1
+    apart = _diagonal(weights, before, period + 1).mean(-1)
+    around = torch.stack([weights[:, i, i + before] for i in range(period, n)]).mean(0)
+    return any(difference(value, answer, like_mistake=True) is None for answer in (apart, around))
+
+
+def _first_round(weights, period):
+    n = weights.shape[-1]
+    return torch.stack([weights[:, i, i % period + 1] for i in range(period, n)]).mean(0)
+
+
 INDEX_MISTAKES = (
     KnownMistake(
         "token duplicado",
@@ -328,6 +342,13 @@ INDEX_MISTAKES = (
         _Index(offset=lambda n, period: -period - 1, first=lambda n, period: period + 1),
         "Mides el peso que va a lo que iba *delante* de la aparición anterior: el signo del 1 está cambiado. Es i − "
         "period + 1.",
+        seen=_is_the_one_before,
+    ),
+    KnownMistake(
+        "la primera vuelta",
+        _first_round,
+        "Comparas siempre con la primera vuelta, y cuando hay más de dos queda lejos. Cuenta la más cercana: una "
+        "vuelta atrás, más uno.",
     ),
     KnownMistake(
         "token anterior",

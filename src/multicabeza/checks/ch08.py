@@ -710,7 +710,7 @@ GROUPED_MISTAKES = (
         "en ciclo",
         _Grouped(share_keys=_in_cycle, share_values=_in_cycle),
         "Cada cabeza de consulta usa la KV de otro grupo: las repartes en ciclo, 0, 1, 0, 1 (es lo que hace `repeat`). "
-        "Los grupos son de cabezas vecinas: usa `repeat_interleave`.",
+        "Los grupos son de cabezas vecinas: usa `repeat_interleave` o, si separas las consultas, hazlo en (g, h/g).",
     ),
     KnownMistake(
         "claves en ciclo",
@@ -938,12 +938,22 @@ GROUPED_MISTAKES = (
     KnownMistake(
         "máscara ignorada",
         _Grouped(hide=lambda scores, mask: scores),
-        "La máscara no cambia nada: no la usas. Pon −∞ donde sea False, antes de la softmax.",
+        "La máscara no cambia nada: o no la usas, o haces `masked_fill` y no guardas lo que devuelve. Pon −∞ donde sea "
+        "False, antes de la softmax.",
     ),
     KnownMistake(
         "máscara tras la softmax",
         _Grouped(hide=lambda scores, mask: scores, hide_late=_unless_none(lambda weights, mask: weights * mask)),
         "Tapas los pesos cuando la softmax ya ha repartido, y lo permitido suma menos de 1. Tapa las puntuaciones.",
+    ),
+    KnownMistake(
+        "infinito tras la softmax",
+        _Grouped(
+            hide=lambda scores, mask: scores,
+            hide_late=_unless_none(lambda weights, mask: weights.masked_fill(~mask, float("-inf"))),
+        ),
+        "Con máscara salen infinitos y NaN: el −∞ llega cuando la softmax ya ha repartido. Va antes, en las "
+        "puntuaciones.",
     ),
     KnownMistake(
         "infinitos mal puestos",
@@ -1374,7 +1384,8 @@ POOL_MISTAKES = (
     KnownMistake(
         "cabezas en las filas",
         _rows_of_heads,
-        "Buscas las cabezas en las filas, que son d_model. `w` se usa como x @ w: cada cabeza son d columnas.",
+        "Buscas las cabezas, o sacas d, en las filas, que son d_model. `w` se usa como x @ w: cada cabeza son d "
+        "columnas.",
         error="multiply up|invalid for input|must match",
     ),
     KnownMistake(

@@ -948,7 +948,7 @@ ONLINE_MISTAKES = (
         "máximo inicial cero",
         _Online(first_max=0.0),
         "Si todas las puntuaciones son muy negativas, sus exponenciales se quedan en cero y divides 0/0: el máximo "
-        "empieza en 0 y no baja. Empieza en −∞, o en el del primer trozo.",
+        "empieza en 0, o en otro número, y no baja de ahí. Empieza en −∞, o en el del primer trozo.",
     ),
     KnownMistake(
         "suma inicial uno",
@@ -1487,7 +1487,8 @@ ATTENTION_MISTAKES = (
     KnownMistake(
         "máximo inicial cero",
         _OnlineAttention(first_max=0.0),
-        "Con puntuaciones muy negativas sale 0/0: el máximo empieza en 0 y ninguna lo supera. Empieza en −∞.",
+        "Con puntuaciones muy negativas sale 0/0: el máximo empieza en 0, o en otro número, y ninguna lo supera. "
+        "Empieza en −∞.",
     ),
     KnownMistake(
         "suma inicial uno",

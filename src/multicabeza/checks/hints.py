@@ -3,12 +3,14 @@
 Una frase sobre lo que se ve y otra sobre qué hacer; nunca los números de la solución.
 """
 
+import ast
 import builtins
 import dis
 import inspect
 import linecache
 import re
 import sysconfig
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,10 @@ TORCH_CHANGED = (
 )
 NOT_ALONE = "No es el único fallo: arregla este y vuelve a comprobar."
 PENDING = "Pendiente: cuando tengas tu función, vuelve a ejecutar esta celda."
+STILL_RAISES = (
+    "Pendiente: hay código debajo de `raise NotImplementedError`, y a él no se llega. Borra esa línea y ejecuta otra "
+    "vez las dos celdas."
+)
 
 # Qué hacer ante un error de Python o de torch: tipo (o texto) que lo delata → consejo.
 ADVICE = (
@@ -83,6 +89,10 @@ ADVICE = (
         "Queda un punto de parada (`breakpoint` o `pdb`) en tu función: quítalo, o llámala tú para depurarla.",
     ),
     (r"^(EOFError|StdinNot)", "Tu función pide algo por el teclado: todo lo que necesita le llega como argumento."),
+    (
+        r"list index out of range",
+        "Un índice se sale de la lista: imprime, antes de esa línea, el índice y cuántos elementos hay.",
+    ),
     (r"^IndexError|out of (range|bounds)", "Un índice o una dimensión se sale: imprime las formas antes de esa línea."),
     (
         r"dtype|scalar type|not implemented for",
@@ -119,6 +129,7 @@ class Raised:
     answer: str = ""
     shadowed: tuple[tuple[str, str], ...] = ()
     kinds: tuple[type, ...] = ()  # la clase del error y las que están por encima
+    unreached: bool = False  # pendiente, y con código debajo del `raise`
 
     @property
     def text(self) -> str:
@@ -151,6 +162,7 @@ class Raised:
             name,
             _shadowed(last) if isinstance(error, TypeError | AttributeError) else (),
             type(error).__mro__,
+            pending and _code_below(last),
         )
 
 
@@ -163,6 +175,18 @@ def _walk(step: TracebackType | None):
 def _is_raise(step: TracebackType) -> bool:
     """¿Lo lanzó un `raise` escrito ahí? (torch también lanza NotImplementedError, desde C.)"""
     return step.tb_frame.f_code.co_code[step.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _code_below(step: TracebackType) -> bool:
+    """¿Sigue algo al `raise`, en su mismo bloque? (El código compilado ya no lo lleva: se mira el texto, si lo hay.)"""
+    try:
+        lines, first = inspect.getsourcelines(step.tb_frame.f_code)
+        (function,) = ast.parse(textwrap.dedent("".join(lines))).body
+    except Exception:
+        return False
+    body = getattr(function, "body", ())
+    line = step.tb_lineno - max(first, 1) + 1
+    return isinstance(body, list) and any(statement.lineno == line for statement in body[:-1])
 
 
 def _place(step: TracebackType) -> str:
@@ -266,7 +290,7 @@ def pending(raised: Raised) -> str:
     """Falta por escribir; si lo que falta es otra función a la que se llama, se dice cuál."""
     if raised.function and raised.function not in (raised.answer, "__call__", "forward", "<lambda>"):
         return f"Pendiente: tu función llama a «{raised.function}», que aún no está escrita."
-    return PENDING
+    return STILL_RAISES if raised.unreached else PENDING
 
 
 def mutated(names: Sequence[str]) -> str:
