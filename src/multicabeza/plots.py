@@ -1714,8 +1714,9 @@ def head_rows(
                         Rectangle((left + j * cell, y), cell - 0.02, row - 0.03, facecolor=tint, edgecolor=GRID, lw=0.6)
                     )
                     if value >= 0.095 and cell > 0.23:  # en frases más largas el número no cabe
-                        axes.text(left + (j + 0.5) * cell - 0.01, y + row / 2 - 0.012, spanish_number(value, 1),
-                                  ha="center", va="center", fontsize=10 if cell > 0.33 else 9, color=_ink_over(tint))  # fmt: skip
+                        style = {"fontsize": 10 if cell > 0.33 else 9, "color": _ink_over(tint), "va": "center"}
+                        place = (left + (j + 0.5) * cell - 0.01, y + row / 2 - 0.012)
+                        axes.text(*place, spanish_number(value, 1), ha="center", **style)
                 y += row
             y += gap
     if title:
