@@ -1715,7 +1715,8 @@ def head_rows(
                     )
                     if value >= 0.095 and cell > 0.23:  # en frases más largas el número no cabe
                         axes.text(left + (j + 0.5) * cell - 0.01, y + row / 2 - 0.012, spanish_number(value, 1),
-                                  ha="center", va="center", fontsize=10 if cell > 0.33 else 9, color=_ink_over(tint))  # fmt: skip
+                                  ha="center", va="center", fontsize=10 if cell > 0.33 else 9,
+                                  color=_ink_over(tint))  # fmt: skip
                 y += row
             y += gap
     if title:
