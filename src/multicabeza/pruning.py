@@ -343,7 +343,7 @@ class Pruned(NamedTuple):
             ways.append(f"{with_group} con sus claves y valores ({_counted(len(self.groups), 'grupo entero')})")
         if self.queries_only:
             ways.append(f"{len(self.queries_only)} solo de consulta (su grupo sigue, y su sitio en la caché también)")
-        heads, params = _counted(len(self.heads), "cabeza"), f"{self.params:,}".replace(",", " ")
+        heads, params = _counted(len(self.heads), "cabeza"), f"{self.params:,}".replace(",", "\N{NO-BREAK SPACE}")
         return f"{heads} menos{': ' if ways else ''}{'; '.join(ways)}. {params} parámetros menos."
 
 

@@ -447,7 +447,7 @@ def test_it_says_which_way_each_head_went():
     assert pruned.queries_only == [(2, 1), (2, 3)]
     assert str(pruned) == (
         "4 cabezas menos: 2 con sus claves y valores (1 grupo entero); 2 solo de consulta (su grupo sigue, y su sitio "
-        "en la caché también). 2 400 parámetros menos."
+        "en la caché también). 2\N{NO-BREAK SPACE}400 parámetros menos."
     )
     pruned = mc.prune_heads(tiny_bert(), [(1, 2)])
     assert pruned.groups == [(1, 2)]
