@@ -8,7 +8,8 @@ from docutils.utils import new_document
 from tests.unit.minilibro import REPO
 
 sys.path.insert(0, str(REPO / "book" / "_ext"))
-from libro.formulas import LONGEST, keep_signs
+from libro.formulas import LONGEST, keep_signs, keep_tags
+from libro.spanish import keep_together
 
 
 def page(*pieces: nodes.Node) -> nodes.paragraph:
@@ -41,3 +42,13 @@ def test_what_needs_no_tie_is_left_alone():
     ):
         paragraph = page(*pieces)
         assert not list(paragraph.findall(nodes.inline))
+
+
+def test_numbered_formula_goes_through_every_mend():
+    """Lo que un arreglo cambia lo pueden leer los siguientes: el texto nuevo sabe dónde está, y el TeX no se toca."""
+    document, formula = new_document("página"), nodes.math_block("", r"d_k = 64 \tag{1}")
+    document += formula
+    keep_tags(None, document)
+    keep_together(document)
+    assert formula.astext() == r"\[d_k = 64 \tag{1}\]"
+    assert formula.children[0].parent is formula

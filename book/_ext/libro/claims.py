@@ -65,7 +65,7 @@ def check_claims(app: Sphinx, env: BuildEnvironment) -> None:
 def _write_commas(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for node in doctree.findall(nodes.inline):
         if "pasted-text" in node.get("classes", ()):
-            node.children = [nodes.Text(decimal_comma(node.astext()))]
+            node[:] = [nodes.Text(decimal_comma(node.astext()))]
 
 
 def setup(app: Sphinx) -> None:

@@ -16,7 +16,7 @@ def keep_tags(app: Sphinx, doctree: nodes.document) -> None:
     for formula in doctree.findall(nodes.math_block):
         if r"\tag" in formula.astext() and not formula.get("nowrap"):
             formula["nowrap"] = True
-            formula.children = [nodes.Text(rf"\[{formula.astext()}\]")]
+            formula[:] = [nodes.Text(rf"\[{formula.astext()}\]")]
 
 
 def keep_signs(app: Sphinx, doctree: nodes.document, docname: str = "") -> None:
