@@ -34,9 +34,9 @@ QUOTED = re.compile(r"«[^»]*»|“[^”]*”|`[^`]*`|\w+\.(?:ipynb|whl|py|md)\
 
 LOCAL = ("http://127.0.0.1:", "data:", "blob:", "about:", "file:")
 
-# Rutas de un equipo, nunca de una página: carpetas personales, temporales y entornos.
+# Rutas de un equipo, nunca de una página: carpetas personales, temporales y lo instalado en un entorno.
 PATHS = re.compile(
-    r"(?<![\w.])/(?:root|home|tmp|work|Users|private|opt|mnt)/\w|[A-Z]:\\\\?Users|site-packages|\.venv\b|ipykernel_\d"
+    r"(?<![\w.])/(?:root|home|tmp|work|Users|private|opt|mnt)/\w|[A-Z]:\\\\?Users|site-packages|\.venv[\w-]*/lib|ipykernel_\d"
 )
 NOISE = re.compile(
     r"Traceback \(most recent|\b\w*Warning\b|IPKernelApp|\d+%\|[█▏▎▍▌▋▊▉ ]|it/s\]|s/it\]|<Figure size|<IPython\."

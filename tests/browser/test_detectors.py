@@ -212,8 +212,10 @@ def test_faint_figure_is_seen() -> None:
 
 
 def test_leaks_reads_paths_and_not_prose() -> None:
-    """Una ruta de un equipo se ve; una fracción, un enlace o una carpeta relativa, no."""
+    """Una ruta de un equipo se ve; una fracción, un enlace, una carpeta relativa o cómo entrar en un entorno, no."""
     assert leaks('File "/home/ana/.venv/lib/python3.11/x.py"')
+    assert leaks('File ".venv-class/lib/python3.11/x.py"')
+    assert not leaks("entra en el entorno: . .venv-class/bin/activate")
     assert leaks("/tmp/ipykernel_123/456.py:3")
     assert not leaks('<a href="../notebooks/01.html">y/o</a> https://pytorch.org/home/x work/tmp')
 
