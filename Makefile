@@ -10,13 +10,13 @@ CLASS ?= clase
 BOOK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve pdf check test class bench results publish-config clean
+.PHONY: help book serve pdf check slow test test-book class bench results publish-config clean
 
 help:
 	@echo "make book     construye el libro en _build/html"
 	@echo "make serve    lo sirve en http://localhost:$(PORT)"
 	@echo "make pdf      lo imprime entero en _build/atencion-multicabeza.pdf (necesita Chromium o Chrome)"
-	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (unos cinco minutos)"
+	@echo "make check    estilo, higiene, pruebas unitarias y de ejercicios (menos de dos minutos)"
 	@echo "make test     todo lo que ejecuta la integración continua"
 	@echo "make class    escribe en $(CLASS)/ un curso de nbgrader con los ejercicios (CLASS=carpeta, BOOK=dirección del libro)"
 	@echo "make bench    mide la velocidad y la memoria frente a las alternativas"
@@ -44,7 +44,7 @@ help:
 	@touch $@
 
 # Los hilos de torch esperan sin gastar CPU: con otro proceso al lado, un capítulo tarda la tercera parte.
-book check test: export OMP_WAIT_POLICY = passive
+book check slow test test-book: export OMP_WAIT_POLICY = passive
 
 # -W -n --keep-going: cualquier aviso de Sphinx o referencia rota detiene la construcción, y se ven todos.
 BUILD := $(BIN)/jupyter-book build . -W -n --keep-going
@@ -64,15 +64,21 @@ pdf: book
 check: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest -n auto --maxprocesses 4 tests/unit tests/checks tests/notebooks/test_hygiene.py
+	$(BIN)/pytest -n auto --maxprocesses 4 -m "not slow" tests/unit tests/checks tests/notebooks/test_hygiene.py
+
+slow: .venv/.ready
+	$(BIN)/pytest -m slow tests/unit tests/checks
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
-# Mientras pasan las pruebas rápidas se preparan los otros dos entornos.
+test-book: .venv/.ready
+	rm -rf _build/test
+	$(BUILD) --path-output _build/test
+
+# Mientras pasan las pruebas rápidas se preparan los otros dos entornos; mientras se construye el libro, las lentas.
 test: .venv/.ready
 	$(MAKE) -j3 check .venv-colab/.ready .venv-class/.ready
 	$(BIN)/python tests/browser/chromium.py --install
-	rm -rf _build/test
-	$(BUILD) --path-output _build/test
+	$(MAKE) -j2 test-book slow
 	$(BIN)/pytest tests/notebooks/test_colab.py --durations=5
 	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest -n 2 --dist worksteal tests/class tests/browser --durations=10
 

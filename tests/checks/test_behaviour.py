@@ -123,6 +123,7 @@ def in_half(value):
     return value
 
 
+@pytest.mark.slow
 def test_half_precision_does_not_hide_mistakes():
     """La anchura del resultado no se juzga, pero tampoco sirve para colar un error."""
     for id, check in CHECKS.items():
@@ -599,6 +600,7 @@ def waiting(*args):
     threading.Event().wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [
@@ -637,6 +639,7 @@ def test_gigantic_results_are_not_copied(capsys):
     assert "tiene la forma (100000, 1000000)" in hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", [lambda: 0, lambda: torch.ones(100_000), lambda: bytearray(100_000)])
 def test_memory_hogs_are_stopped(item, monkeypatch, capsys):
     """Una lista que crece sin fin se corta antes de comerse la memoria, y la devuelve."""

@@ -4,6 +4,7 @@ import inspect
 import json
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 from multicabeza.checks import CHECKS
@@ -12,6 +13,7 @@ from tests.checks.solutions import EXERCISES, read
 EXERCISE = read()
 
 
+@pytest.mark.slow
 def test_solved_notebook_runs_and_prints_one_line_per_check(tmp_path):
     """Con cada solución en su celda, «ejecutar todo» llega al final y cada comprobación escribe solo su línea."""
     name = "02_atencion.ipynb"

@@ -78,6 +78,7 @@ def grouped():
         yield first, [name for name, own in steps.items() if own.items() <= changes.items()], answer
 
 
+@pytest.mark.slow
 def test_combinations_name_a_mistake_that_is_there():
     """Los errores frecuentes de 4.4, con otro cualquiera o con los plantados: la pista nombra uno de los que hay."""
     assert set(PLANTED) < set(FREQUENT) < set(HINTS)
@@ -88,6 +89,7 @@ def test_combinations_name_a_mistake_that_is_there():
         assert any(hint.startswith(HINTS[name]) for name in names), (names, hint)
 
 
+@pytest.mark.slow
 def test_combinations_of_the_cost_name_one_that_is_there():
     """En 4.5, con dos o tres cuentas mal, la pista es la de la primera."""
     combined = list(CHECKS["4.5"].combined())

@@ -82,6 +82,7 @@ def test_known_mistake_gets_its_own_hint(id, mistake):
     assert 0 <= result.score < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("id", "answer", "name"), VARIANTS)
 def test_mistake_written_another_way_gets_its_hint(id, answer, name):
     """Un error conocido se reconoce por lo que hace, no por cómo está escrito."""
@@ -90,6 +91,7 @@ def test_mistake_written_another_way_gets_its_hint(id, answer, name):
         assert examine(CHECKS[id], answer, seed=seed).hint.startswith(hint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("id", "answer", "words"), LOOKALIKES)
 def test_lookalike_of_a_mistake_does_not_get_its_hint(id, answer, words):
     """Una pista que no es verdad es peor que una general."""
@@ -129,6 +131,7 @@ def test_unusual_right_answers_pass(id):
             assert result.passed, (getattr(answer, "__name__", answer), seed, result.line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", CHECKS)
 def test_impostors_are_refused(id):
     """Devolver la entrada, ceros, números copiados, lo recordado o lo que se encuentre por ahí no pasa."""
@@ -141,6 +144,7 @@ def test_impostors_are_refused(id):
     assert "softmax" not in vars(torch.Tensor), "quedó sustituido un método de los tensores"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("id", "i"), CASES, ids=[f"{id}-{CHECKS[id].cases[i].label}" for id, i in CASES])
 def test_each_case_is_needed(id, i):
     """Sin ese caso pasaría algún error conocido o alguna impostora que con él se rechaza."""

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,22 +22,34 @@ OWN = "https://github.com/DUENA/libro"
 NOTEBOOKS = sorted(path for folder in address.FOLDERS for path in (REPO / folder).glob("*.ipynb"))
 
 
-@pytest.fixture
-def project(tmp_path) -> Path:
-    """Una copia de lo que la orden lee y escribe."""
-    (tmp_path / "book").mkdir()
-    shutil.copytree(REPO / "book" / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture(scope="module")
+def unpublished(tmp_path_factory) -> Path:
+    """Lo que la orden lee y escribe, sin dirección: las pruebas valen igual cuando el libro ya la tiene."""
+    root = tmp_path_factory.mktemp("sin_direccion")
+    (root / "book").mkdir()
+    shutil.copytree(REPO / "book" / "_ext", root / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("_config.yml", "book/publish.py", "notebooks", "exercises"):
         copy = shutil.copytree if (REPO / name).is_dir() else shutil.copyfile
-        copy(REPO / name, tmp_path / name)
-    address.publish(tmp_path, "")  # las pruebas valen igual cuando el libro ya tiene dirección
-    return tmp_path
+        copy(REPO / name, root / name)
+    address.publish(root, "")
+    return root
 
 
-def order(project: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Lo que ejecuta `make publish-config`."""
-    command = [sys.executable, "book/publish.py", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+@pytest.fixture
+def project(unpublished, tmp_path) -> Path:
+    """Una copia, para cambiarla."""
+    return shutil.copytree(unpublished, tmp_path / "libro")
+
+
+@pytest.fixture
+def order(project, capsys) -> Callable[..., tuple[int, str, str]]:
+    """La orden, sin arrancar otro Python: código de salida y lo que escribe en cada sitio."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        return address.main(list(arguments), project), *capsys.readouterr()
+
+    return run
 
 
 def content(project: Path) -> dict[str, bytes]:
@@ -78,14 +91,24 @@ def test_address_is_normalized(text, expected):
         "https://github.com/DUENA/..",
     ],
 )
-def test_wrong_address_is_refused(project, text):
+def test_wrong_address_is_refused(project, order, text):
     """Lo que no es un repositorio se rechaza con un mensaje, y nada se escribe."""
     before = content(project)
-    done = order(project, text)
-    assert done.returncode == 2
-    assert "https://github.com/DUEÑO/NOMBRE" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, said, error = order(text)
+    assert (code, said) == (2, "")
+    assert "https://github.com/DUEÑO/NOMBRE" in error
     assert content(project) == before
+
+
+@pytest.mark.slow
+def test_the_command_of_make(project):
+    """`make publish-config` ejecuta este archivo, con la dirección entre comillas."""
+    assert '$(BIN)/python book/publish.py "$(REPO)"' in (REPO / "Makefile").read_text("utf-8")
+    for text, code in {OWN: 0, "libro": 2}.items():
+        command = [sys.executable, "book/publish.py", text]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -101,11 +124,11 @@ def test_site_of_a_repository(repository, expected):
     assert address.site(repository) == expected
 
 
-def test_address_reaches_every_place(project):
+def test_address_reaches_every_place(project, order):
     """La configuración, todas las celdas de preparación y todos los enlaces entre páginas."""
-    done = order(project, f"{OWN}/")
-    assert done.returncode == 0, done.stderr
-    assert "https://duena.github.io/libro/" in done.stdout
+    code, said, error = order(f"{OWN}/")
+    assert code == 0, error
+    assert "https://duena.github.io/libro/" in said
     assert yaml.safe_load((project / "_config.yml").read_text("utf-8"))["repository"]["url"] == OWN
     outside = 0
     for path in project.glob("*/*.ipynb"):
@@ -125,40 +148,40 @@ def test_address_reaches_every_place(project):
     assert outside > 50
 
 
-def test_address_moves_and_goes_away(project):
+def test_address_moves_and_goes_away(project, order):
     """Otra dirección sustituye a la primera; repetirla no cambia nada; vacía, todo vuelve byte a byte."""
     before = content(project)
-    order(project, OWN)
+    order(OWN)
     first = content(project)
     assert first != before
-    assert "0 archivos" in order(project, OWN).stdout
+    assert "0 archivos" in order(OWN)[1]
     other = "https://github.com/otra-persona/atencion"
-    order(project, other)
+    order(other)
     moved = content(project)
     assert not [name for name, text in moved.items() if b"DUENA" in text or b"duena" in text]
-    order(project, "")
+    order("")
     assert content(project) == before
 
 
-def test_notebook_without_setup_stops_everything(project):
+def test_notebook_without_setup_stops_everything(project, order):
     """Si un cuaderno no lleva la celda, se dice cuál y no se escribe ninguno."""
     path = project / "notebooks" / "02_atencion.ipynb"
     path.write_text(path.read_text("utf-8").replace('REPO = \\"\\"', "REPO = None"), "utf-8")
     before = content(project)
-    done = order(project, OWN)
-    assert done.returncode == 2
-    assert "notebooks/02_atencion.ipynb tiene 0 celdas" in done.stderr
+    code, _, error = order(OWN)
+    assert code == 2
+    assert "notebooks/02_atencion.ipynb tiene 0 celdas" in error
     assert content(project) == before
 
 
-def test_check_says_whose_book_it_is(project):
+def test_check_says_whose_book_it_is(order):
     """`--check` distingue el repositorio de la dirección de una copia suya; sin dirección no es de nadie."""
-    assert order(project, "--check", OWN).returncode == 1
-    order(project, OWN)
-    assert order(project, "--check", "https://github.com/duena/libro").returncode == 0
-    copy = order(project, "--check", "https://github.com/OTRA/libro")
-    assert copy.returncode == 1
-    assert OWN in copy.stdout
+    assert order("--check", OWN)[0] == 1
+    order(OWN)
+    assert order("--check", "https://github.com/duena/libro")[0] == 0
+    code, said, _ = order("--check", "https://github.com/OTRA/libro")
+    assert code == 1
+    assert OWN in said
 
 
 @pytest.mark.parametrize(
@@ -184,7 +207,7 @@ def test_other_links_stay(link):
     assert address.relative(link, "notebooks", OWN) == link
 
 
-def test_today_nothing_leads_to_an_address_nobody_owns(project):
+def test_today_nothing_leads_to_an_address_nobody_owns(project, order):
     """El repositorio dice la misma dirección en todas partes; sin ella, ningún cuaderno enlaza a Colab."""
     published = {name: (REPO / name).read_bytes() for name in content(project)}
     mine, _ = address.current((REPO / "_config.yml").read_text("utf-8"))
@@ -193,10 +216,11 @@ def test_today_nothing_leads_to_an_address_nobody_owns(project):
         assert re.findall(r'REPO = \\"([^"\\]*)\\"', text) == [mine], path
         if not mine:
             assert address.COLAB not in text, path
-    order(project, mine)
+    order(mine)
     assert content(project) == published
 
 
+@pytest.mark.slow
 def test_published_links_are_internal_in_the_book(tmp_path):
     """En el libro construido, los enlaces públicos de un cuaderno vuelven a sus páginas; en el descargado, no."""
     book = MiniBook(tmp_path / "libro")

@@ -109,6 +109,7 @@ class Addresses(HTMLParser):
 # — Lo construido —
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PAGES, "search", "genindex", "index"])
 def test_no_page_loads_from_elsewhere(built: MiniBook, name: str):
     """Ninguna página pide nada fuera del libro, ni enlaza fuera mientras no haya dirección; lo que pide, existe."""
@@ -120,6 +121,7 @@ def test_no_page_loads_from_elsewhere(built: MiniBook, name: str):
             assert (folder / url.split("?")[0]).exists(), url
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PAGES, "search", "genindex", "index"])
 def test_interface_is_spanish(built: MiniBook, name: str):
     """No queda ninguno de los textos en inglés que se han visto en Sphinx, en los temas o en MyST-NB."""
@@ -128,6 +130,7 @@ def test_interface_is_spanish(built: MiniBook, name: str):
     assert '<html lang="es"' in page
 
 
+@pytest.mark.slow
 def test_scripts_only_where_marked(built: MiniBook):
     """Un script de `web/` está solo en la página que lleva su marca; `base.css`, en todas."""
     for name in PAGES:
@@ -139,6 +142,7 @@ def test_scripts_only_where_marked(built: MiniBook):
         assert ("mathjax/" in page) == (name == "notebooks/02_atencion"), name
 
 
+@pytest.mark.slow
 def test_search_scripts_only_on_search(built: MiniBook):
     """El índice de búsqueda y los iconos en JavaScript no viajan en cada página."""
     for name in PAGES:
@@ -149,6 +153,7 @@ def test_search_scripts_only_on_search(built: MiniBook):
     assert all(name in page for name in [*order, "sphinx_highlight.js", "searchindex.js"])
 
 
+@pytest.mark.slow
 def test_search_prose_is_written_once(built: MiniBook):
     """La prosa que lee la búsqueda está una sola vez, y está toda: la página entera no repite sus apartados."""
     text = (built.html / "_static" / "busca-texto.js").read_text("utf-8")
@@ -161,6 +166,7 @@ def test_search_prose_is_written_once(built: MiniBook):
     assert "Una frase de la portada sobre la atención." in pages["book/index"][0][1]
 
 
+@pytest.mark.slow
 def test_libraries_come_from_packages(built: MiniBook):
     """D3, jQuery y MathJax están en el libro; lo que nadie pide, no."""
     static = built.html / "_static"
@@ -172,6 +178,7 @@ def test_libraries_come_from_packages(built: MiniBook):
     assert "thebe" not in "".join(path.name for path in static.rglob("*"))
 
 
+@pytest.mark.slow
 def test_icon_font_is_small(built: MiniBook):
     """La fuente de iconos pesa menos de 8 KB y lleva los iconos de todas las páginas."""
     static = built.html / "_static"
@@ -185,6 +192,7 @@ def test_icon_font_is_small(built: MiniBook):
         assert f"U+{icons.code_points(css, [name])[name]:x}" in style, name
 
 
+@pytest.mark.slow
 def test_verdict_signs_travel_with_the_book(built: MiniBook):
     """La letra de los veredictos lleva justo sus tres signos, con un dibujo distinto para cada uno."""
     glyphs = TTFont(built.html / "_static" / "signos.woff").getBestCmap()
@@ -192,6 +200,7 @@ def test_verdict_signs_travel_with_the_book(built: MiniBook):
     assert len(set(glyphs.values())) == 3
 
 
+@pytest.mark.slow
 def test_front_door(built: MiniBook):
     """`index.html` de la carpeta tiene idioma y título, y lleva a la portada."""
     page = (built.html / "index.html").read_text("utf-8")
@@ -207,6 +216,7 @@ def metas(page: str) -> dict[str, str]:
     return {name: html.unescape(content) for name, content in found}
 
 
+@pytest.mark.slow
 def test_pages_describe_themselves(built: MiniBook):
     """Cada página lleva su descripción, sacada de su texto, y los datos de su tarjeta que no piden una dirección."""
     found = {name: metas(built.page(name)) for name in [*PAGES, "search", "index"]}
@@ -226,12 +236,14 @@ def test_pages_describe_themselves(built: MiniBook):
     assert (built.html / icon).is_file()
 
 
+@pytest.mark.slow
 def test_claims_page_writes_decimal_comma(built: MiniBook):
     """Una página muestra el valor que midió otra, con coma decimal."""
     assert "La razón medida es" in built.page("book/afirmaciones")
     assert ">1,01<" in built.page("book/afirmaciones")
 
 
+@pytest.mark.slow
 def test_downloads_without_address(built: MiniBook):
     """Sin dirección, cada cuaderno ofrece su archivo y la rueda, que se puede abrir y lleva el módulo."""
     for name in PAGES:
@@ -247,6 +259,7 @@ def test_downloads_without_address(built: MiniBook):
     assert "minimodulo/__init__.py" in zipfile.ZipFile(io.BytesIO(wheel)).namelist()
 
 
+@pytest.mark.slow
 def test_prose_for_search(built: MiniBook):
     """El texto de los resúmenes es prosa: sin LaTeX, sin código y sin el HTML de las salidas."""
     text = (built.html / "_static" / search.PROSE_FILE).read_text("utf-8")
@@ -260,6 +273,7 @@ def test_prose_for_search(built: MiniBook):
 # — Lo que se rehace —
 
 
+@pytest.mark.slow
 def test_sentence_and_style_change(built: MiniBook):
     """Una frase nueva rehace su página y un estilo nuevo llega al libro, sin leer ni ejecutar nada más."""
     # Sobre el libro de todos: una copia en otra carpeta se lee entera, porque cambian las rutas de la configuración.
@@ -278,6 +292,7 @@ def test_sentence_and_style_change(built: MiniBook):
     assert ".nueva" in (built.html / "_static" / "libro.css").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_module_and_record_changes(book: MiniBook):
     """Otra constante del módulo y otro registro cambian sus páginas, aunque no cambie ningún cuaderno."""
     assert "constante: 41" in book.page("notebooks/01_vectores")
@@ -288,6 +303,7 @@ def test_module_and_record_changes(book: MiniBook):
     assert ">2,50<" in book.page("book/afirmaciones")
 
 
+@pytest.mark.slow
 def test_notebook_change_reaches_the_claims_page(book: MiniBook):
     """Si solo cambia el cuaderno, la página que muestra su valor también se rehace."""
     cells = list(NOTEBOOKS["notebooks/02_atencion"])
@@ -300,6 +316,7 @@ def test_notebook_change_reaches_the_claims_page(book: MiniBook):
 # — Lo que detiene la construcción —
 
 
+@pytest.mark.slow
 def test_failing_cell_fails_the_build(book: MiniBook):
     """Una celda con `1/0` hace fallar la construcción, y se ve cuál."""
     book.write("notebooks/01_vectores.ipynb", notebook(["# De texto a vectores", ("code", SETUP), ("code", "1/0")]))
@@ -308,6 +325,7 @@ def test_failing_cell_fails_the_build(book: MiniBook):
     assert "ZeroDivisionError" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_missing_claim_fails_the_build(book: MiniBook):
     """Una afirmación que ningún cuaderno registra hace fallar la construcción, y el error dice cuál."""
     book.replace("book/afirmaciones.md", "::razon:", "::perdida:")
@@ -326,6 +344,7 @@ def test_removed_claim_is_missed(recorded: dict):
     claims.check_claims(None, env)
 
 
+@pytest.mark.slow
 def test_warning_is_not_forgotten(book: MiniBook):
     """Un enlace roto falla la primera vez y también la segunda, sin cambiar nada."""
     book.replace("book/index.md", "Una frase", "[Un enlace](no_existe.md) y una frase")
@@ -336,6 +355,7 @@ def test_warning_is_not_forgotten(book: MiniBook):
 # — Con dirección pública —
 
 
+@pytest.mark.slow
 def test_buttons_with_address(book: MiniBook):
     """Con dirección hay botón de Colab y de comentarios en los cuadernos, y del repositorio en todas; nada se carga."""
     book.replace("_config.yml", 'url: ""', f"url: {REPOSITORY}")

@@ -249,6 +249,7 @@ def links(book: MiniBook, name: str) -> list[tuple[str, str, str]]:
     return [(re.sub("<[^>]+>", "", text), to, hint) for to, hint, text in re.findall(shape, book.page(name))]
 
 
+@pytest.mark.slow
 def test_chapters_and_exercises_link_their_terms(built: MiniBook):
     """Cada capítulo y cada página de ejercicios enlaza lo que usa; las demás páginas, nada."""
     attention = ("atención", f"{ADDRESS}#term-atencion-de-cabezas", "Mirar una parte, con d_k números.")
@@ -263,6 +264,7 @@ def test_chapters_and_exercises_link_their_terms(built: MiniBook):
     assert "salvo" not in built.page("book/glosario")
 
 
+@pytest.mark.slow
 def test_downloads_and_search_do_not_change(built: MiniBook):
     """El cuaderno que se descarga es el original, y la búsqueda lee la prosa de siempre."""
     written = (built.html / "_sources" / "notebooks" / "02_atencion.ipynb").read_text("utf-8")
@@ -271,6 +273,7 @@ def test_downloads_and_search_do_not_change(built: MiniBook):
     assert "Con … y d_k, cada consulta reparte su atención entre las claves." in text
 
 
+@pytest.mark.slow
 def test_a_glossary_change_reaches_the_chapters(built: MiniBook):
     """Otra definición, otro nombre, un término menos y una forma más: los capítulos lo siguen, sin leerse."""
     path = built.root / "book" / "glosario.md"
@@ -292,6 +295,7 @@ def test_a_glossary_change_reaches_the_chapters(built: MiniBook):
     assert len(links(built, "notebooks/01_vectores")) == 2
 
 
+@pytest.mark.slow
 def test_a_form_of_two_terms_stops_the_build(built: MiniBook, tmp_path: Path):
     """La construcción se detiene antes de escribir, y dice qué forma es de dos términos."""
     book = MiniBook.__new__(MiniBook)

@@ -96,6 +96,7 @@ def test_errors_say_what_was_expected(smollm2, change, message):
 # --- Lo que responde -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_generation_equals_generating_without_cache(smollm2):
     tokens = torch.stack([stack.tokens for stack in toy.examples(smollm2, toy.CHOICE, 96, per_template=1)[:2]])
     made = toy.generate(smollm2.model, tokens, 3)
@@ -118,6 +119,7 @@ def test_reply_ends_where_the_turn_ends(smollm2):
     assert toy.count_right(["in lima", "in Lima"], rows) == 1
 
 
+@pytest.mark.slow
 def test_answer_loss_by_hand(smollm2):
     """La pérdida del dato es la de una pasada corriente, texto a texto, con y sin cabezas apagadas."""
     stacks = toy.examples(smollm2, toy.CHOICE, 110, per_template=1)[::3]  # datos de distinta longitud
@@ -139,6 +141,7 @@ def test_answer_loss_by_hand(smollm2):
             torch.testing.assert_close(rest, torch.stack(rests), atol=2e-3, rtol=2e-3, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_index_of_one_pass_equals_the_steps_of_generation(smollm2):
     """Lo que se mira en una pasada sobre lo generado es lo que cada paso miró al generarlo."""
     stack = toy.examples(smollm2, toy.CHOICE, 96, per_template=1)[0]

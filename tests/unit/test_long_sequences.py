@@ -74,6 +74,7 @@ def test_slope_is_the_exponent():
     assert toy.slope([1, 2, 4], [5, 20, 80]) == pytest.approx(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", toy.MODES)
 def test_memory_is_measured_and_agrees_with_the_formula(mode):
     """Un proceso aparte pide lo que dice la cuenta: 2 o 3 matrices por cabeza, y el núcleo fusionado, mucho menos."""

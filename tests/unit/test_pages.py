@@ -309,6 +309,7 @@ def pages(tmp_path) -> MiniBook:
     return book
 
 
+@pytest.mark.slow
 def test_pages_are_built_and_kept_up_to_date(pages):
     """La referencia y las citas salen en el libro construido, y cambian con el código y con la bibliografía."""
     done = pages.build()
@@ -326,6 +327,7 @@ def test_pages_are_built_and_kept_up_to_date(pages):
     assert 'href="bibliografia.html#bib-wu"' in pages.page("book/index")
 
 
+@pytest.mark.slow
 def test_unknown_citation_stops_the_build(pages):
     """Una cita que no está en la bibliografía detiene la construcción y dice en qué página está."""
     pages.replace("book/index.md", "Wu et al. (2024", "Nadie et al. (2024")

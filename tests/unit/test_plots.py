@@ -255,6 +255,7 @@ def test_cada_figura_se_dibuja_sin_avisos_y_sin_tocar_el_estilo_de_fuera(name):
     assert figure.get_facecolor()[3] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_en_un_telefono_de_390_px_la_letra_se_lee(name):
     """358 px útiles: ningún texto por debajo de 8,5 px, y lo normal por encima de 10."""
@@ -282,6 +283,7 @@ def test_los_ejes_logaritmicos_llevan_numeros_corrientes():
     assert {"0,01", "0,1", "1"} <= labels
 
 
+@pytest.mark.slow
 def test_las_figuras_no_quedan_en_pyplot():
     import matplotlib.pyplot as plt
 
@@ -511,6 +513,7 @@ def test_head_entries_ensena_la_mezcla():
     assert [t for t in wrong if " · " in t][:4] == ["the · 0", "the · 1", "the · 2", "the · 3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_nada_se_sale_de_la_figura(name):
     figure = drawn(FIGURES[name]())

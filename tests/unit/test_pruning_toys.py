@@ -201,6 +201,7 @@ def test_turns_and_ratios(monkeypatch):
     assert pruning.speedup(times, "pruned") == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_importance_of_smollm2_and_its_loss_agree_with_what_is_written():
     loaded = mc.load_smollm2()
     tokens = pruning.choice_tokens(loaded)

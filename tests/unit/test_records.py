@@ -50,6 +50,7 @@ def assert_close(new, old, where=""):
         assert math.isclose(new, old, rel_tol=1e-2, abs_tol=3e-3), f"{where}: {new} ≠ {old}"
 
 
+@pytest.mark.slow
 def test_small_record_can_be_remade():
     """Rehacer el registro más corto da los mismos números; y la comparación nota un cambio pequeño."""
     old, new = load_record("02_saturation"), records.make_record("02_saturation")

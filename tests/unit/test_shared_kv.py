@@ -101,6 +101,7 @@ def test_formula_equals_the_cache_of_gpt2():
     assert sum(t.nbytes for t in shared_kv.cache_tensors(cache)) == cost.kv_cache_bytes(2, 3, 8, 9, 1, 4)
 
 
+@pytest.mark.slow
 def test_formula_equals_the_cache_of_smollm2():
     model, shape = mc.load_smollm2().model, cost.MODELS["SmolLM2-135M"]
     with torch.no_grad():
@@ -170,6 +171,7 @@ def test_arms_differ_as_they_say():
     assert sizes["one head"] == sizes["1"] == sizes["1 wide"]
 
 
+@pytest.mark.slow
 def test_training_learns_and_repeats():
     first, again = (gqa.train("2", "made", seed=1, num_steps=60) for _ in range(2))
     assert torch.equal(first.tokens.weight, again.tokens.weight)

@@ -147,6 +147,7 @@ def test_initial_queries_have_unit_variance():
     assert scores.std().item() == pytest.approx(16, rel=0.35)
 
 
+@pytest.mark.slow
 def test_lookup_head_learns():
     assert lookup.train(16, "scaled", lr=3e-3, seed=5).accuracy > 0.9
 
@@ -245,6 +246,7 @@ def test_prefix_loss_equals_whole_loss_only_with_a_mask():
         assert torch.allclose(whole, by_prefix, atol=1e-5) == causal
 
 
+@pytest.mark.slow
 def test_a_few_steps_without_mask_break_the_floor():
     """Sin máscara, 200 pasos bastan para bajar de la menor pérdida posible, y la copia se ve en los pesos."""
     model, losses = leak.train(False, seed=2, num_steps=200)
@@ -365,12 +367,14 @@ def test_where_heads_look_by_hand():
     assert torch.allclose(looks, torch.tensor([[1.0, 0.0], [0.25 / 4, 0.75]]))
 
 
+@pytest.mark.slow
 def test_one_head_fails_what_two_heads_learn():
     """Con vectores y pocas posiciones se ve en segundos: R² 1 y 0 con una cabeza; 1 y 1 con dos."""
     one, two = (two_things.train(h, "vectors", length=8, seed=7, num_steps=300).scores for h in (1, 2))
     assert one["both"] < 0.6 < 0.95 < two["both"]
 
 
+@pytest.mark.slow
 def test_mixture_is_readable_only_with_unequal_weights_and_an_mlp():
     assert two_things.read_mixture(0.7, seed=3) < 0.6
     assert two_things.read_mixture(0.5, mlp=True, seed=3) <= 0.55
@@ -582,6 +586,7 @@ def test_coreference_ablation_finds_who_did_what():
     assert values["weight"]["verb"]["subject"] == {"0": 1.0, "1": 0.0}
 
 
+@pytest.mark.slow
 def test_coreference_arms_start_equal_and_see_the_same():
     one, both, again = (coreference.train(v, 2, seed=5, num_steps=1) for v in ("one", "both", "both"))
     assert torch.equal(both.read.weight, again.read.weight)
@@ -593,6 +598,7 @@ def test_coreference_arms_start_equal_and_see_the_same():
         coreference.train("otra", 1)
 
 
+@pytest.mark.slow
 def test_coreference_learns():
     """Con menos pasos que en el capítulo, una cabeza ya sirve a dos consultas que piden una cosa cada una."""
     values = coreference.measure(coreference.train("one", 1, seed=6, num_steps=600), "one", 500)
@@ -676,6 +682,7 @@ def test_bag_accuracy_is_the_share_of_the_commonest_symbol():
     assert depth.bag_accuracy(5_000) == pytest.approx(sum(shares) / len(shares), abs=0.01)
 
 
+@pytest.mark.slow
 def test_two_blocks_learn_to_reverse():
     run = depth.train(2, "pre", lr=3e-3, seed=5)
     assert run.accuracy > 0.9
@@ -893,6 +900,7 @@ def test_relations_word_maps_do_not_depend_on_the_batch(minilm):
         assert torch.allclose(weights, alone, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_relations_controls_keep_the_model_and_lose_what_it_learnt(minilm):
     before = {name: p.clone() for name, p in minilm.model.named_parameters()}
     mixed, fresh = relations.permuted(minilm, 0), relations.initialised(minilm, 0)
@@ -914,6 +922,7 @@ def test_relations_controls_keep_the_model_and_lose_what_it_learnt(minilm):
     assert torch.equal(again, mixed.model.get_parameter("encoder.layer.0.attention.self.query.weight"))
 
 
+@pytest.mark.slow
 def test_relations_shuffled_rarity_changes_only_the_rarity(minilm):
     plain, shuffled = relations.natural_hits(minilm, "test"), relations.natural_hits(minilm, "test", shuffle=1)
     assert torch.equal(plain["anterior"].hits, shuffled["anterior"].hits)

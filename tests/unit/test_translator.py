@@ -28,6 +28,7 @@ def base():
 # --- Las frases ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_corpus_is_always_the_same(parts):
     """La misma semilla da las mismas frases: dos generadores recién hechos, y el que hizo el registro."""
     bilingual._stream.cache_clear()
@@ -118,6 +119,7 @@ def test_pronouns_follow_their_antecedent(parts):
     assert checked > 500
 
 
+@pytest.mark.slow
 def test_agreement_leaves_one_antecedent():
     """Escritas a mano: el clítico y el atributo buscan el único nombre con el que concuerdan."""
     known = {}
@@ -139,6 +141,7 @@ def test_every_phenomenon_is_common_enough(parts):
     assert min(counts.values()) >= 60
 
 
+@pytest.mark.slow
 def test_examples_of_the_docstring_are_right(parts):
     """Las parejas de la tabla de fenómenos las escribe de verdad la gramática (en fragmentos)."""
     text = "\n".join(" ".join(s.spanish) + " = " + " ".join(s.english) for part in parts.values() for s in part)
@@ -290,6 +293,7 @@ def test_tuning_leaves_the_decoder_alone(base, short):
     torch.testing.assert_close(base.state_dict(), before, atol=0, rtol=0)
 
 
+@pytest.mark.slow
 def test_gates_close_more_with_more_pressure(base, short):
     """Con mucha λ se cierran todas las puertas; sin ella, ninguna; y quedan abiertas las que se devuelven."""
     seen = []
@@ -385,6 +389,7 @@ def test_relation_pairs_both_ways():
     assert sum(map(len, straight)) > 50
 
 
+@pytest.mark.slow
 def test_paired_interval():
     """Una ventaja clara deja el cero fuera; un grupo contra sí mismo, dentro y con media cero."""
     rng = torch.Generator().manual_seed(0)

@@ -295,6 +295,7 @@ def book(built: MiniBook, tmp_path: Path) -> MiniBook:
     return copy
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_the_chapter_measured(built: MiniBook):
     """Está la frase, la fuente, la cifra medida con todo lo que la acompaña, el veredicto y el enlace a la celda."""
     page = re.sub(r"<[^>]*>", "", built.page("book/afirmaciones")).replace("\u00a0", " ")
@@ -313,6 +314,7 @@ def test_the_page_shows_what_the_chapter_measured(built: MiniBook):
     assert 'id="la-razon"' in built.page("book/afirmaciones")
 
 
+@pytest.mark.slow
 def test_a_claim_folds_under_its_sentence(built: MiniBook):
     """Se ven el veredicto y la frase; la fuente, las medidas y la lectura se despliegan."""
     page = built.page("book/afirmaciones")
@@ -325,6 +327,7 @@ def test_a_claim_folds_under_its_sentence(built: MiniBook):
     assert "la celda que lo mide" in rest
 
 
+@pytest.mark.slow
 def test_the_filter_needs_no_program(built: MiniBook):
     """El filtro son botones de opción con su cuenta, y su estilo viaja solo con esta página."""
     page = built.page("book/afirmaciones")
@@ -336,6 +339,7 @@ def test_the_filter_needs_no_program(built: MiniBook):
     ]
 
 
+@pytest.mark.slow
 def test_another_record_and_another_sentence_change_the_page(book: MiniBook):
     """Con otro valor registrado la página cambia sin tocar nada más; con otra frase, sin ejecutar nada."""
     book.write("results/medida.json", '{"razon": 2.5}')
@@ -349,6 +353,7 @@ def test_another_record_and_another_sentence_change_the_page(book: MiniBook):
     assert "Casi nunca." in book.page("book/afirmaciones")
 
 
+@pytest.mark.slow
 def test_a_missing_claim_stops_the_build(book: MiniBook):
     """Si el capítulo deja de medirla, el libro no se construye, y se dice el archivo, la línea, el id y el cuaderno."""
     book.replace("notebooks/02_atencion.ipynb", "02-razon", "02-razones")

@@ -239,6 +239,7 @@ def test_window_record_says_what_the_chapter_tells():
             assert full - 0.05 < sinks < alone
 
 
+@pytest.mark.slow
 def test_one_text_of_the_record_again(smollm2):
     """Rehacer un texto con tres máscaras da los números del registro."""
     record = load_record("09_window").values
@@ -271,6 +272,7 @@ def test_needle_record_is_about_the_window():
         assert {m: row["answer"].lower() in text.lower() for m, text in row["replies"].items()} == row["right"]
 
 
+@pytest.mark.slow
 def test_one_text_of_the_silenced_sink_again(smollm2):
     """Rehacer un texto sin el valor del primer token da el número del registro, entre los dos extremos."""
     loss, silent = load_record("09_window").values["loss"], load_record("09_sink").values["loss"]

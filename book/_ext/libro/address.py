@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
+ROOT = Path(__file__).resolve().parents[3]
 COLAB = "https://colab.research.google.com"
 FOLDERS = ("notebooks", "exercises")
 BRANCH = "main"
@@ -179,13 +180,20 @@ def setup(app: Sphinx) -> None:
 # — Desde la línea de órdenes —
 
 
-def main(arguments: list[str]) -> int:
-    """`python book/publish.py DIRECCIÓN`; con `--check`, solo dice si el libro está publicado en ella."""
+def main(arguments: list[str], root: Path = ROOT) -> int:
+    """`python book/publish.py DIRECCIÓN`; con `--check`, solo dice si el libro está publicado en ella.
+
+    Args:
+        arguments: los de la orden.
+        root: carpeta del libro.
+
+    Returns:
+        0 si todo va bien; 1 si `--check` dice que no; 2 si la dirección o un cuaderno no valen.
+    """
     parser = argparse.ArgumentParser(prog="make publish-config", add_help=False)
     parser.add_argument("address", nargs="?", default="")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
-    root = Path(__file__).resolve().parents[3]
     try:
         if options.check:
             mine, _ = current((root / "_config.yml").read_text("utf-8"))
