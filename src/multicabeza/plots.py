@@ -2136,7 +2136,8 @@ def _reference(axes: Axes, label: str, height: float, side: str = "left") -> Non
     axes.axhline(height, color=MUTED, linewidth=1.4, linestyle=(0, (4, 3)), zorder=1)
     place, shift = (0, 5) if side == "left" else (1, -5)
     axes.annotate(label, (place, height), xycoords=("axes fraction", "data"), xytext=(shift, -3),
-                  textcoords="offset points", ha=side, va="top", fontsize=9.5, color=MUTED)  # fmt: skip
+                  textcoords="offset points", ha=side, va="top", fontsize=9.5, color=MUTED, zorder=4,
+                  bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1})  # fmt: skip
 
 
 @with_style
