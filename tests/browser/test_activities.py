@@ -122,7 +122,7 @@ def answer_everything(page):
 # --- Con el ratón ---
 
 
-def test_elegir_y_verdadero_o_falso(visit, urls):
+def test_choosing_and_true_or_false(visit, urls):
     page, record = visit(urls["libro"])
     check(page, "choice")
     expect(feedback(page, "choice")).to_have_text("Elige antes una opción.")
@@ -158,7 +158,7 @@ def test_elegir_y_verdadero_o_falso(visit, urls):
         *((text, "Escribe un número") for text in ("mucho", "", "1/0", "0,2,5")),
     ],
 )
-def test_un_numero_escrito_a_mano(visit, urls, written, said):
+def test_a_number_typed_by_hand(visit, urls, written, said):
     page, record = visit(urls["libro"])
     box = item(page, "numeric").get_by_role("textbox")
     box.fill(written)
@@ -168,7 +168,7 @@ def test_un_numero_escrito_a_mano(visit, urls, written, said):
     assert not record.faults
 
 
-def test_lo_que_puede_querer_decir_un_numero(visit, urls):
+def test_what_a_number_may_mean(visit, urls):
     page, _ = visit(urls["libro"])
     cases = {"1.024": [1024, 1.024], "2 359 296": [2359296], "2.359.296": [2359296], "1,5": [1.5], "1e3": [1000]}
     cases |= {"0,500": [0.5], "−3": [-3], "12,": [12], "1..2": [], "x": [], "1.0245": [1.0245], "3/4": [0.75]}
@@ -177,7 +177,7 @@ def test_lo_que_puede_querer_decir_un_numero(visit, urls):
     assert page.evaluate("mcActivity.readings('16 GiB', 'GiB')") == [16]
 
 
-def test_ordenar_con_flechas_admite_los_dos_ordenes(visit, urls):
+def test_ordering_with_arrows_accepts_both_orders(visit, urls):
     page, record = visit(urls["libro"])
     assert sorted(order(page)) == sorted(STEPS) != order(page)
     check(page, "ordering")
@@ -197,14 +197,14 @@ def test_ordenar_con_flechas_admite_los_dos_ordenes(visit, urls):
     assert not record.faults
 
 
-def test_los_pasos_fuera_de_sitio_son_los_que_hay_que_mover(visit, urls):
+def test_misplaced_steps_are_those_to_move(visit, urls):
     page, _ = visit(urls["libro"])
     cases = [[0, 1, 2, 3], [3, 0, 1, 2], [0, 2, 2, 2, 5], [2, 1, 0], [1, 0, 2]]
     found = page.evaluate("(cases) => cases.map((ranks) => mcActivity.misplaced(ranks).filter(Boolean).length)", cases)
     assert found == [0, 1, 0, 2, 1]
 
 
-def test_arrastrar_con_el_raton(visit, urls):
+def test_dragging_with_the_mouse(visit, urls):
     page, record = visit(urls["libro"])
     rows = item(page, "ordering").locator(".mc-card")
     rows.first.scroll_into_view_if_needed()
@@ -231,7 +231,7 @@ def test_arrastrar_con_el_raton(visit, urls):
     assert not record.faults
 
 
-def test_clasificar_y_emparejar(visit, urls):
+def test_sorting_and_matching(visit, urls):
     page, record = visit(urls["libro"])
     check(page, "sorting")
     expect(feedback(page, "sorting")).to_have_text("Te faltan 4 tarjetas por colocar.")
@@ -258,7 +258,7 @@ def test_clasificar_y_emparejar(visit, urls):
     assert not record.faults
 
 
-def test_tarjetas(visit, urls):
+def test_flashcards(visit, urls):
     page, record = visit(urls["libro"])
     deck = item(page, "flashcards")
     for answer in ("La sabía", "No la sabía", "La sabía"):
@@ -276,7 +276,7 @@ def test_tarjetas(visit, urls):
     assert not record.faults
 
 
-def test_la_respuesta_abierta_es_texto(visit, urls):
+def test_open_answer_is_text(visit, urls):
     page, record = visit(urls["libro"])
     check(page, "open")
     expect(feedback(page, "open")).to_contain_text("Escribe antes tu respuesta")
@@ -300,7 +300,7 @@ def test_la_respuesta_abierta_es_texto(visit, urls):
 # --- Con el teclado y con el dedo ---
 
 
-def test_todo_se_hace_con_el_teclado(visit, urls):
+def test_everything_works_by_keyboard(visit, urls):
     page, record = visit(urls["libro"])
 
     def press(node):
@@ -365,7 +365,7 @@ def test_todo_se_hace_con_el_teclado(visit, urls):
     assert not record.faults
 
 
-def test_todo_se_hace_con_el_dedo(visit, urls):
+def test_everything_works_by_touch(visit, urls):
     page, record = visit(urls["libro"], width=390, has_touch=True, is_mobile=True)
 
     def tap(node):
@@ -392,7 +392,7 @@ def test_todo_se_hace_con_el_dedo(visit, urls):
     assert not record.faults
 
 
-def test_arrastrar_con_el_dedo(visit, urls):
+def test_dragging_by_touch(visit, urls):
     page, record = visit(urls["libro"], width=390, has_touch=True, is_mobile=True)
     cdp = page.context.new_cdp_session(page)
 
@@ -431,7 +431,7 @@ def test_arrastrar_con_el_dedo(visit, urls):
 # --- Lo que se guarda ---
 
 
-def test_lo_respondido_sigue_al_volver(visit, urls):
+def test_answers_are_kept_on_return(visit, urls):
     page, record = visit(urls["libro"])
     answer_everything(page)
     before = page.locator("mc-activity").inner_text()
@@ -444,7 +444,7 @@ def test_lo_respondido_sigue_al_volver(visit, urls):
     assert not record.faults
 
 
-def test_empezar_de_nuevo_lo_olvida(visit, urls):
+def test_starting_again_forgets(visit, urls):
     page, _ = visit(urls["libro"])
     item(page, "choice").get_by_label("Las 512 componentes").check()
     check(page, "choice")
@@ -454,7 +454,7 @@ def test_empezar_de_nuevo_lo_olvida(visit, urls):
     assert page.evaluate("document.activeElement.type") == "radio"
 
 
-def test_lo_guardado_que_no_vale_no_rompe_nada(visit, urls):
+def test_bad_saved_data_breaks_nothing(visit, urls):
     page, record = visit(urls["libro"])
     answer_everything(page)
     good = {key: json.loads(value) for key, value in everything(page).items()}
@@ -483,7 +483,7 @@ def test_lo_guardado_que_no_vale_no_rompe_nada(visit, urls):
     assert not record.faults
 
 
-def test_otra_version_de_la_pregunta_empieza_en_blanco(visit, urls):
+def test_another_version_of_the_question_starts_blank(visit, urls):
     page, _ = visit(urls["libro"])
     item(page, "choice").get_by_label("Las 512 componentes").check()
     check(page, "choice")
@@ -497,7 +497,7 @@ def test_otra_version_de_la_pregunta_empieza_en_blanco(visit, urls):
     expect(page.locator(".mc-head")).to_contain_text("Resueltas: 0 de 8.")
 
 
-def test_dos_pestanas_no_se_pisan(visit, urls):
+def test_two_tabs_do_not_overwrite_each_other(visit, urls):
     """Lo respondido en una se ve en la otra, que al responder no lo borra; y lo borrado también se borra allí."""
     first, record = visit(urls["libro"])
     second = first.context.new_page()
@@ -525,7 +525,7 @@ FULL = "Storage.prototype.setItem = () => { throw new DOMException('lleno', 'Quo
 
 
 @pytest.mark.parametrize("broken", [NO_STORAGE, FULL], ids=["sin almacenamiento", "lleno"])
-def test_sin_donde_guardar_funciona_y_lo_dice(visit, urls, broken):
+def test_without_storage_it_works_and_says_so(visit, urls, broken):
     page, record = visit("about:blank")
     page.add_init_script(broken)
     page.goto(urls["libro"])
@@ -574,7 +574,7 @@ def bring(page, path):
 STATUS = ".mc-feedback"
 
 
-def test_exportar_borrar_e_importar(progress):
+def test_export_erase_and_import(progress):
     page, record, path = progress
     assert path.name.startswith("multicabeza-progreso-")
     expect(page.locator(".mc-total")).to_have_text("Llevas 4 de 8 preguntas resueltas.")
@@ -635,7 +635,7 @@ def damaged(data):
     }
 
 
-def test_un_archivo_danado_o_ajeno_no_cambia_nada(progress, tmp_path):
+def test_damaged_or_foreign_file_changes_nothing(progress, tmp_path):
     page, record, path = progress
     before = everything(page)
     for name, (text, said) in damaged(json.loads(path.read_text("utf8"))).items():
@@ -649,7 +649,7 @@ def test_un_archivo_danado_o_ajeno_no_cambia_nada(progress, tmp_path):
     assert not record.faults
 
 
-def test_al_importar_gana_lo_mas_reciente(progress, tmp_path):
+def test_newest_wins_on_import(progress, tmp_path):
     page, _, path = progress
     data = json.loads(path.read_text("utf8"))
     key = PREFIX + "abierta"
@@ -663,7 +663,7 @@ def test_al_importar_gana_lo_mas_reciente(progress, tmp_path):
     assert saved(page, "abierta")["state"]["text"] == "nueva"
 
 
-def test_si_no_cabe_se_deja_como_estaba(progress):
+def test_what_does_not_fit_leaves_all_as_it_was(progress):
     page, _, path = progress
     page.evaluate(
         'localStorage.clear(); localStorage.setItem(\'multicabeza.predict.98-z\', \'{"version":"x","choice":0}\')'
@@ -684,7 +684,7 @@ def test_si_no_cabe_se_deja_como_estaba(progress):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_no_encuentra_nada_en_ningun_estado(visit, urls, theme):
+def test_axe_finds_nothing_in_any_state(visit, urls, theme):
     page, _ = visit(urls["libro"], width=390, theme=theme)
     dress = "(theme) => { document.documentElement.dataset.theme = theme; }"
     page.evaluate(dress, theme)
@@ -709,7 +709,7 @@ def test_axe_no_encuentra_nada_en_ningun_estado(visit, urls, theme):
 
 
 @pytest.mark.parametrize("width", [320, 640])
-def test_nada_se_sale_de_la_pantalla(visit, urls, width):
+def test_nothing_overflows_the_screen(visit, urls, width):
     """640 px son también los de una pantalla de 1280 ampliada al doble."""
     page, _ = visit(urls["libro"], width=width)
     assert not sideways(page)
@@ -724,7 +724,7 @@ def test_nada_se_sale_de_la_pantalla(visit, urls, width):
     assert not sideways(page)
 
 
-def test_nombres_papeles_y_estados(visit, urls):
+def test_names_roles_and_states(visit, urls):
     page, _ = visit(urls["libro"])
     assert page.locator("mc-activity").get_by_role("group", name="Lo que ve una cabeza").count() == 1
     assert item(page, "choice").get_by_role("group", name="Una capa con d_model = 512").count() == 1
@@ -739,7 +739,7 @@ def test_nombres_papeles_y_estados(visit, urls):
     assert not english(page)
 
 
-def test_sin_javascript_quedan_preguntas_y_respuestas_plegadas(visit, urls):
+def test_without_javascript_questions_and_folded_answers_remain(visit, urls):
     page, _ = visit(urls["libro"], java_script_enabled=False, width=320)
     assert page.locator(".mc-item").count() == 8
     assert page.locator("mc-activity button").count() == 0
@@ -753,14 +753,14 @@ def test_sin_javascript_quedan_preguntas_y_respuestas_plegadas(visit, urls):
     expect(page.get_by_text("hace falta JavaScript")).to_be_visible()
 
 
-def test_en_papel_no_hay_botones_y_estan_todas_las_tarjetas(visit, urls):
+def test_paper_has_no_buttons_and_every_flashcard(visit, urls):
     page, _ = visit(urls["libro"])
     page.emulate_media(media="print")
     assert page.locator("mc-activity button:not(.mc-face):visible").count() == 0
     assert item(page, "flashcards").locator(".mc-cards details:visible").count() == 3
 
 
-def test_sin_movimiento_si_se_pide(visit, urls):
+def test_no_motion_if_asked(visit, urls):
     page, _ = visit(urls["libro"], reduced_motion="reduce")
     moves = """(nodes) => nodes.map((e) => getComputedStyle(e))
       .filter(({ transitionDuration: t, animationName: a }) => t !== '0s' || a !== 'none').length"""
@@ -770,7 +770,7 @@ def test_sin_movimiento_si_se_pide(visit, urls):
 # --- Una sola copia ---
 
 
-def test_en_un_cuaderno_dos_actividades_no_se_mezclan(visit, urls):
+def test_two_activities_in_a_notebook_do_not_mix(visit, urls):
     page, record = visit(urls["cuaderno"])
     assert page.locator("mc-activity[data-ready]").count() == 2
     item(page, "choice", 1).get_by_label("Las 512 componentes").check()
@@ -783,7 +783,7 @@ def test_en_un_cuaderno_dos_actividades_no_se_mezclan(visit, urls):
     assert not record.faults
 
 
-def test_una_salida_que_llega_despues_se_pone_en_marcha(visit, urls):
+def test_an_output_that_comes_later_starts(visit, urls):
     """Como en JupyterLab: el HTML entra de golpe y sus guiones se ejecutan detrás, aunque ya se hubieran ejecutado."""
     page, record = visit("about:blank")
     source = page.request.get(urls["cuaderno"]).text()
@@ -808,7 +808,7 @@ def test_una_salida_que_llega_despues_se_pone_en_marcha(visit, urls):
     assert not record.faults
 
 
-def test_en_colab_avisa_de_que_puede_perderse(visit, urls):
+def test_colab_warns_that_answers_may_be_lost(visit, urls):
     page, _ = visit("about:blank")
     page.add_init_script("window.google = { colab: {} };")
     page.goto(urls["cuaderno"])

@@ -82,12 +82,12 @@ def fill(page, which=0, **values):
 # --- Las mismas cuentas que cost.py ---
 
 
-def test_hay_bastantes_casos_de_las_dos_clases():
+def test_there_are_enough_cases_of_both_kinds():
     assert len(DIVISIBLE) > 150
     assert len(INDIVISIBLE) > 60
 
 
-def test_las_formulas_dan_los_enteros_de_cost(visit, urls):
+def test_formulas_give_the_integers_of_cost(visit, urls):
     page, _ = visit(urls["libro"])
     found = page.evaluate(
         """(cases) => { const { cost } = mcCalculator; return cases.map(([d, h, n, size]) => [
@@ -103,7 +103,7 @@ def test_las_formulas_dan_los_enteros_de_cost(visit, urls):
         assert max(*exact, flops.total) < 2**53
 
 
-def test_los_textos_y_las_filas_son_los_de_python(visit, urls):
+def test_texts_and_rows_are_those_of_python(visit, urls):
     page, _ = visit(urls["libro"])
     found = page.evaluate(
         """(cases) => cases.map(([d_model, h, n, bytes]) => { const v = { d_model, h, n, bytes };
@@ -120,7 +120,7 @@ def test_los_textos_y_las_filas_son_los_de_python(visit, urls):
                 assert cell[1:] == pytest.approx(other[1:]), case
 
 
-def test_una_h_que_no_divide_da_las_mas_proximas(visit, urls):
+def test_an_h_that_does_not_divide_gives_the_nearest(visit, urls):
     page, _ = visit(urls["libro"])
     found = page.evaluate(
         "(cases) => cases.map(([d_model, h]) => mcCalculator.specs.heads.check({ d_model, h, n: 5, bytes: 4 }))",
@@ -136,7 +136,7 @@ def test_una_h_que_no_divide_da_las_mas_proximas(visit, urls):
             cost.attention_params(d_model, h)
 
 
-def test_los_numeros_se_escriben_igual(visit, urls):
+def test_numbers_are_written_alike(visit, urls):
     """Los que caen justo en medio, los que cambian de unidad y los de los límites."""
     page, _ = visit(urls["libro"])
     numbers = [*range(1, 1200, 7), 9999, 10_000, 999_499, 999_500, 1_000_000, 9_995_000, 99_950_000, 2**50, 2**53 - 1]
@@ -156,7 +156,7 @@ def test_los_numeros_se_escriben_igual(visit, urls):
 # --- El primer caso, y sin JavaScript ---
 
 
-def test_el_guion_no_cambia_nada_de_lo_que_escribio_python(visit, urls):
+def test_script_changes_nothing_written_by_python(visit, urls):
     shown = []
     for javascript in (False, True):
         page, record = visit(urls["libro"], java_script_enabled=javascript)
@@ -181,7 +181,7 @@ def test_el_guion_no_cambia_nada_de_lo_que_escribio_python(visit, urls):
     assert float(properties[1].rstrip("%")) == pytest.approx(float(now[1].rstrip("%")), abs=1e-3)
 
 
-def test_sin_javascript_queda_la_tabla_del_primer_caso(visit, urls):
+def test_without_javascript_the_table_of_the_first_case_remains(visit, urls):
     page, _ = visit(urls["libro"], java_script_enabled=False, width=390)
     block = page.locator(".mc-calculator")
     assert not block.locator("input, select").first.is_visible()
@@ -193,7 +193,7 @@ def test_sin_javascript_queda_la_tabla_del_primer_caso(visit, urls):
     assert not sideways(page)
 
 
-def test_en_papel_queda_el_caso_elegido(visit, urls):
+def test_paper_keeps_the_chosen_case(visit, urls):
     page, _ = visit(urls["libro"])
     fill(page, h=16, n=256)
     page.emulate_media(media="print")
@@ -206,7 +206,7 @@ def test_en_papel_queda_el_caso_elegido(visit, urls):
 # --- Uso ---
 
 
-def test_se_eligen_los_datos_y_todo_lo_demas_los_sigue(visit, urls):
+def test_everything_follows_the_chosen_data(visit, urls):
     page, record = visit(urls["libro"])
     assert results(page) == expected(*DEFAULT.values())
     for case in [(768, 12, 1024, 4), (4096, 32, 2048, 2), (75, 5, 3, 2), (views.MAX_D_MODEL, 128, views.MAX_TOKENS, 4)]:
@@ -219,7 +219,7 @@ def test_se_eligen_los_datos_y_todo_lo_demas_los_sigue(visit, urls):
     assert not record.faults
 
 
-def test_todo_se_hace_con_el_teclado(visit, urls):
+def test_everything_works_by_keyboard(visit, urls):
     page, record = visit(urls["libro"])
     page.get_by_label("d_model dimensión").focus()
     page.keyboard.press("Control+A")
@@ -253,7 +253,7 @@ def test_todo_se_hace_con_el_teclado(visit, urls):
     assert not record.faults
 
 
-def test_la_barra_de_h_solo_pasa_por_divisores(visit, urls):
+def test_slider_of_h_only_visits_divisors(visit, urls):
     page, _ = visit(urls["libro"])
     fill(page, d_model=576)
     slider = page.get_by_label("h, con una barra")
@@ -267,7 +267,7 @@ def test_la_barra_de_h_solo_pasa_por_divisores(visit, urls):
     assert sorted(set(seen)) == [k for k in range(1, 577) if 576 % k == 0]
 
 
-def test_lo_que_cambia_se_anuncia_al_quedarse_quieto(visit, urls):
+def test_changes_are_announced_once_still(visit, urls):
     page, _ = visit(urls["libro"])
     live = page.locator(".mc-live")
     assert live.text_content() == ""
@@ -289,13 +289,13 @@ def test_lo_que_cambia_se_anuncia_al_quedarse_quieto(visit, urls):
     assert page.evaluate("changes") == 1  # una vez, y no una por tecla
 
 
-def test_la_pagina_va_con_lo_que_devuelve_el_navegador(visit, urls):
+def test_page_follows_what_the_browser_restores(visit, urls):
     page, _ = visit(urls["libro"])
     page.locator("[data-field=h]").evaluate("e => { e.value = '4'; dispatchEvent(new Event('pageshow')); }")
     assert results(page) == expected(512, 4, 128, 4)
 
 
-def test_en_un_cuaderno_dos_calculadoras_no_se_mezclan(visit, urls):
+def test_two_calculators_in_a_notebook_do_not_mix(visit, urls):
     page, record = visit(urls["cuaderno"])
     assert page.locator(".mc-calculator[data-ready]").count() == 2
     fill(page, which=1, h=64)
@@ -317,7 +317,7 @@ def test_en_un_cuaderno_dos_calculadoras_no_se_mezclan(visit, urls):
     assert not record.faults
 
 
-def test_vale_tambien_como_archivo(visit, pages):
+def test_works_as_file_too(visit, pages):
     page, record = visit(pages["libro"].as_uri())
     fill(page, h=32)
     assert results(page) == expected(512, 32, 128, 4)
@@ -331,7 +331,7 @@ BAD = ["", "0", "-3", "2.5", "1e-3", "131073", "99999999999999999999", "1e308", 
 
 
 @pytest.mark.parametrize("key", LIMITS)
-def test_un_dato_que_no_vale_se_explica_y_nada_se_rompe(visit, urls, key):
+def test_bad_data_is_explained_and_nothing_breaks(visit, urls, key):
     page, record = visit(urls["libro"])
     field = page.locator(f"[data-field={key}]")
     for typed in BAD:
@@ -366,14 +366,14 @@ def test_un_dato_que_no_vale_se_explica_y_nada_se_rompe(visit, urls, key):
         ("1000", "h = 1000 es más que d_model = 512"),
     ],
 )
-def test_el_mensaje_dice_lo_que_paso(visit, urls, typed, why):
+def test_message_says_what_happened(visit, urls, typed, why):
     page, _ = visit(urls["libro"])
     field = page.locator("[data-field=h]")
     field.fill(typed)
     assert page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text().startswith(why)
 
 
-def test_el_remedio_de_una_pulsacion(visit, urls):
+def test_one_press_remedy(visit, urls):
     page, _ = visit(urls["libro"])
     fill(page, h=600)
     assert page.locator(".mc-message button").all_inner_texts() == ["h = 512"]
@@ -383,7 +383,7 @@ def test_el_remedio_de_una_pulsacion(visit, urls):
     assert page.locator(".mc-message:visible").count() == 0
 
 
-def test_varios_datos_malos_a_la_vez(visit, urls):
+def test_several_bad_values_at_once(visit, urls):
     page, record = visit(urls["libro"])
     fill(page, d_model="", h=0, n="1.5")
     assert page.locator(".mc-message:visible").count() == 3
@@ -399,7 +399,7 @@ def test_varios_datos_malos_a_la_vez(visit, urls):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_no_encuentra_nada(visit, urls, theme, width):
+def test_axe_finds_nothing(visit, urls, theme, width):
     page, _ = visit(urls["libro"], width=width, theme=theme)
     page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
     faults = axe(page)
@@ -411,7 +411,7 @@ def test_axe_no_encuentra_nada(visit, urls, theme, width):
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
-def test_nada_se_sale_de_la_pantalla(visit, urls, width):
+def test_nothing_overflows_the_screen(visit, urls, width):
     page, _ = visit(urls["libro"], width=width)
     for values in (
         DEFAULT,
@@ -430,7 +430,7 @@ def test_nada_se_sale_de_la_pantalla(visit, urls, width):
         assert over == []
 
 
-def test_los_controles_caben_bajo_un_dedo(visit, urls):
+def test_controls_are_big_enough_to_touch(visit, urls):
     page, _ = visit(urls["libro"], width=390, has_touch=True)
     fill(page, h=12)
     controls = page.locator(".mc-calculator").locator("input, select, button")
@@ -438,7 +438,7 @@ def test_los_controles_caben_bajo_un_dedo(visit, urls):
     assert min(control.bounding_box()["height"] for control in controls.all()) >= 39.5
 
 
-def test_todo_esta_en_espanol(visit, urls):
+def test_everything_is_in_spanish(visit, urls):
     page, _ = visit(urls["libro"])
     assert not english(page)
     fill(page, h=12)

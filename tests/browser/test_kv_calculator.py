@@ -46,7 +46,7 @@ def expected(*case):
     return [views._kv_texts(*case), rows]
 
 
-def test_las_formulas_dan_los_enteros_de_cost(visit, url):
+def test_formulas_give_the_integers_of_cost(visit, url):
     page, _ = visit(url)
     found = page.evaluate(
         """(cases) => { const models = JSON.parse(document.querySelector('.mc-calculator').dataset.given);
@@ -63,7 +63,7 @@ def test_las_formulas_dan_los_enteros_de_cost(visit, url):
             assert exact[0] == cost.kv_cache_bytes(shape.n_layers, shape.num_kv_heads, shape.head_dim, *sizes)
 
 
-def test_los_textos_y_las_filas_son_los_de_python(visit, url):
+def test_texts_and_rows_are_those_of_python(visit, url):
     page, _ = visit(url)
     found = page.evaluate(
         """(cases) => { const models = JSON.parse(document.querySelector('.mc-calculator').dataset.given);
@@ -81,7 +81,7 @@ def test_los_textos_y_las_filas_son_los_de_python(visit, url):
                 assert cell[1:] == pytest.approx(other[1:]), case
 
 
-def test_el_guion_no_cambia_nada_de_lo_que_escribio_python(visit, url):
+def test_script_changes_nothing_written_by_python(visit, url):
     shown = []
     for javascript in (False, True):
         page, record = visit(url, java_script_enabled=javascript, width=390)
@@ -97,7 +97,7 @@ def test_el_guion_no_cambia_nada_de_lo_que_escribio_python(visit, url):
     assert shown[0] == shown[1]
 
 
-def test_se_eligen_los_datos_y_todo_lo_demas_los_sigue(visit, url):
+def test_everything_follows_the_chosen_data(visit, url):
     page, record = visit(url)
     for case in CASES[::9]:
         model, n, batch, size = case
@@ -109,7 +109,7 @@ def test_se_eligen_los_datos_y_todo_lo_demas_los_sigue(visit, url):
     assert not record.faults
 
 
-def test_todo_se_hace_con_el_teclado(visit, url):
+def test_everything_works_by_keyboard(visit, url):
     page, record = visit(url)
     page.locator("[data-field=modelo]").focus()
     page.keyboard.type("SmolLM2")
@@ -124,7 +124,7 @@ def test_todo_se_hace_con_el_teclado(visit, url):
     assert not record.faults
 
 
-def test_lo_que_cambia_se_anuncia(visit, url):
+def test_changes_are_announced(visit, url):
     page, _ = visit(url)
     page.locator("[data-field=n]").fill("32768")
     expect(page.locator(".mc-live")).to_have_text(
@@ -133,7 +133,7 @@ def test_lo_que_cambia_se_anuncia(visit, url):
 
 
 @pytest.mark.parametrize(("key", "limit"), [("n", "1\u202f048\u202f576"), ("lote", "1024")])
-def test_un_dato_que_no_vale_se_explica_y_nada_se_rompe(visit, url, key, limit):
+def test_bad_data_is_explained_and_nothing_breaks(visit, url, key, limit):
     page, record = visit(url)
     field = page.locator(f"[data-field={key}]")
     before = field.input_value()
@@ -154,7 +154,7 @@ def test_un_dato_que_no_vale_se_explica_y_nada_se_rompe(visit, url, key, limit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 1280])
-def test_se_ve_entera_y_axe_no_encuentra_nada(visit, url, theme, width):
+def test_all_of_it_is_seen_and_axe_finds_nothing(visit, url, theme, width):
     page, _ = visit(url, width=width, theme=theme)
     page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
     faults = axe(page)
@@ -177,7 +177,7 @@ def test_se_ve_entera_y_axe_no_encuentra_nada(visit, url, theme, width):
     assert not english(page)
 
 
-def test_los_controles_caben_bajo_un_dedo(visit, url):
+def test_controls_are_big_enough_to_touch(visit, url):
     page, _ = visit(url, width=390, has_touch=True)
     controls = page.locator(".mc-calculator").locator("input, select")
     assert controls.count() == 6

@@ -150,7 +150,7 @@ def worst(found, expected) -> float:
 
 
 @pytest.mark.parametrize("step", induction.CHECKPOINT_STEPS)
-def test_las_mismas_cuentas_que_torch(visit, urls, step):
+def test_computes_the_same_as_torch(visit, urls, step):
     """*Logits* y pesos de 50 secuencias, enteras y con cabezas apagadas, en cada punto de control."""
     page, record = visit(urls["libro"])
     ready(page)
@@ -165,7 +165,7 @@ def test_las_mismas_cuentas_que_torch(visit, urls, step):
     assert not record.faults
 
 
-def test_en_un_cuaderno_tambien(visit, urls):
+def test_in_a_notebook_too(visit, urls):
     page, record = visit(urls["cuaderno"])
     ready(page)
     for step in induction.CHECKPOINT_STEPS:
@@ -175,7 +175,7 @@ def test_en_un_cuaderno_tambien(visit, urls):
     assert not record.faults
 
 
-def test_los_indices_son_los_de_heads(lab):
+def test_indices_are_those_of_heads(lab):
     page, _ = lab
     cases = [(ids, []) for ids, _ in sequences(3) if len(ids) > 1 and len(set(ids)) < len(ids)]
     for (ids, _), (_, weights) in zip(cases, with_torch(laboratory.LAST, cases), strict=True):
@@ -188,7 +188,7 @@ def test_los_indices_son_los_de_heads(lab):
             assert found[4:] == pytest.approx(heads.prefix_matching_score(tensor[1], ids).tolist(), abs=1e-5)
 
 
-def test_softmax_y_mascara_en_los_bordes(lab):
+def test_softmax_and_mask_in_edge_cases(lab):
     """El núcleo sirve para otros modelos: atención cruzada, claves prohibidas y una consulta sin ninguna."""
     page, _ = lab
     torch.manual_seed(0)
@@ -214,7 +214,7 @@ def test_softmax_y_mascara_en_los_bordes(lab):
 # --- Peso ---
 
 
-def test_los_programas_y_los_pesos_son_ligeros():
+def test_scripts_and_weights_are_light():
     scripts = sum((WEB / name).stat().st_size for name in ("lab.js", "tensor.js"))
     assert scripts <= 40_000
     assert len(laboratory.weight_files()) == len(induction.CHECKPOINT_STEPS) - 1
@@ -222,11 +222,11 @@ def test_los_programas_y_los_pesos_son_ligeros():
         assert 90_000 < len(text.encode()) <= 100_000
 
 
-def test_la_pagina_lleva_dentro_un_solo_punto_de_control(pages):
+def test_page_carries_a_single_checkpoint(pages):
     assert pages["libro"].stat().st_size < 150_000
 
 
-def test_los_pesos_de_otro_paso_se_piden_una_vez_y_al_libro(lab, urls):
+def test_weights_of_another_step_are_requested_once_from_the_book(lab, urls):
     page, record = lab
     slider = page.get_by_role("slider")
     assert not any("lab-0" in url for url in record.requests)
@@ -243,7 +243,7 @@ def test_los_pesos_de_otro_paso_se_piden_una_vez_y_al_libro(lab, urls):
 # --- Uso ---
 
 
-def test_al_abrir_completa_la_repeticion(lab):
+def test_completes_the_repetition_on_opening(lab):
     page, record = lab
     assert sentence(page) == DEFAULT
     assert likely(page) == ("perro", percent(chance(DEFAULT, "perro")))
@@ -253,7 +253,7 @@ def test_al_abrir_completa_la_repeticion(lab):
     assert not record.faults
 
 
-def test_apagar_la_que_es_hunde_la_prediccion_y_apagar_otra_no(lab):
+def test_only_the_right_head_off_sinks_the_prediction(lab):
     page, _ = lab
     head(page, "0.1").click()
     assert head(page, "0.1").get_attribute("aria-pressed") == "false"
@@ -268,7 +268,7 @@ def test_apagar_la_que_es_hunde_la_prediccion_y_apagar_otra_no(lab):
     assert likely(page) == ("perro", percent(chance(DEFAULT, "perro", ["0.3"])))
 
 
-def test_el_entrenamiento_se_recorre(lab):
+def test_slider_visits_the_training(lab):
     page, record = lab
     slider = page.get_by_role("slider")
     for k, step in enumerate(induction.CHECKPOINT_STEPS):
@@ -281,7 +281,7 @@ def test_el_entrenamiento_se_recorre(lab):
     assert not record.faults
 
 
-def test_ver_el_entrenamiento_avanza_solo_y_se_para(lab):
+def test_training_plays_by_itself_and_pauses(lab):
     page, _ = lab
     page.clock.install()
     page.get_by_role("button", name="Ver el entrenamiento").click()
@@ -298,7 +298,7 @@ def test_ver_el_entrenamiento_avanza_solo_y_se_para(lab):
     expect(page.get_by_role("button", name="Ver el entrenamiento")).to_be_visible()
 
 
-def test_mover_deprisa_deja_el_ultimo(lab):
+def test_moving_fast_leaves_the_last(lab):
     page, record = lab
     page.get_by_role("slider").evaluate(
         "e => { for (const k of [0, 4, 2, 6, 1]) { e.value = k; e.dispatchEvent(new Event('input')); } }"
@@ -310,7 +310,7 @@ def test_mover_deprisa_deja_el_ultimo(lab):
     assert not record.faults
 
 
-def test_sin_los_pesos_de_un_paso_lo_dice_y_sigue_en_el_que_estaba(visit, urls):
+def test_without_the_weights_of_a_step_says_so_and_stays(visit, urls):
     page, _ = visit(urls["libro"])
     ready(page)
     page.route("**/lab-0500.js", lambda route: route.abort())
@@ -325,7 +325,7 @@ def test_sin_los_pesos_de_un_paso_lo_dice_y_sigue_en_el_que_estaba(visit, urls):
     expect(page.locator(".trouble")).to_be_empty()
 
 
-def test_se_escribe_y_todo_lo_sigue(lab):
+def test_everything_follows_what_is_typed(lab):
     page, _ = lab
     text_box(page).fill("")
     text_box(page).press_sequentially("mesa PAN Limon árbol, arbol. rio ")
@@ -340,14 +340,14 @@ def test_se_escribe_y_todo_lo_sigue(lab):
     assert sentence(page) == words
 
 
-def test_la_vuelta_se_escribe_sola(lab):
+def test_lap_writes_itself(lab):
     page, _ = lab
     for _ in range(7):
         page.get_by_role("button", name="Añadir la que predice").click()
     assert sentence(page) == [*DEFAULT, *laboratory.FIRST[1:]]
 
 
-def test_desde_cualquier_palabra(lab):
+def test_from_any_word(lab):
     page, _ = lab
     page.locator(".sentence button").nth(10).click()
     assert page.locator(".after .part").inner_text() == "Después de «sol» (2.ª vez)"
@@ -357,7 +357,7 @@ def test_desde_cualquier_palabra(lab):
     assert "la que viene" in small
 
 
-def test_la_perdida_es_la_de_torch(lab):
+def test_loss_is_that_of_torch(lab):
     page, _ = lab
     ids = [laboratory.WORDS.index(word) for word in DEFAULT]
     logits, _ = with_torch(laboratory.LAST, [(ids, [])])[0]
@@ -369,7 +369,7 @@ def test_la_perdida_es_la_de_torch(lab):
     assert page.locator(".mean").inner_text().replace(".", ",").startswith(said)
 
 
-def test_los_mapas_son_los_pesos(lab):
+def test_maps_are_the_weights(lab):
     page, _ = lab
     ids = [laboratory.WORDS.index(word) for word in DEFAULT]
     (_, weights), n = with_torch(laboratory.LAST, [(ids, [])])[0], len(ids)
@@ -384,7 +384,7 @@ def test_los_mapas_son_los_pesos(lab):
         assert np.abs(drawn - expected).max() <= 1
 
 
-def test_tocar_un_mapa_elige_la_fila(lab):
+def test_touching_a_map_chooses_the_row(lab):
     page, _ = lab
     area = page.locator(".unit .map").nth(5)
     area.click(position={"x": 10, "y": area.bounding_box()["height"] * 10.5 / 17})
@@ -392,7 +392,7 @@ def test_tocar_un_mapa_elige_la_fila(lab):
 
 
 @pytest.mark.parametrize("which", range(len(laboratory.EXAMPLES)))
-def test_los_ejemplos(lab, which):
+def test_examples(lab, which):
     page, _ = lab
     page.locator(".mc-lab summary").click()
     page.locator(f"[data-example='{which}']").click()
@@ -407,7 +407,7 @@ def test_los_ejemplos(lab, which):
 
 
 @pytest.mark.parametrize("which", range(len(laboratory.TRIES)))
-def test_lo_que_se_propone_se_hace(lab, which):
+def test_what_is_proposed_is_done(lab, which):
     page, record = lab
     head(page, "1.3").click()  # lo que hubiera no estorba
     for _ in range(which):
@@ -424,7 +424,7 @@ def test_lo_que_se_propone_se_hace(lab, which):
     assert not record.faults
 
 
-def test_todo_con_el_teclado(lab):
+def test_everything_by_keyboard(lab):
     page, record = lab
     text_box(page).focus()
     page.keyboard.press("Control+A")
@@ -465,7 +465,7 @@ def test_todo_con_el_teclado(lab):
     assert not record.faults
 
 
-def test_con_el_dedo(visit, urls):
+def test_by_touch(visit, urls):
     page, record = visit(urls["libro"], width=390, has_touch=True)
     ready(page)
     head(page, "0.1").tap()
@@ -484,7 +484,7 @@ def test_con_el_dedo(visit, urls):
     assert not record.faults
 
 
-def test_los_controles_caben_bajo_un_dedo(visit, urls):
+def test_controls_are_big_enough_to_touch(visit, urls):
     page, _ = visit(urls["libro"], width=320, has_touch=True)
     ready(page)
     page.locator(".mc-lab summary").click()
@@ -497,7 +497,7 @@ def test_los_controles_caben_bajo_un_dedo(visit, urls):
     assert not small
 
 
-def test_lo_que_cambia_se_anuncia_una_vez_al_quedarse_quieto(lab):
+def test_changes_are_announced_only_once_when_still(lab):
     page, _ = lab
     assert page.locator(".mc-live").text_content() == ""
     page.evaluate(
@@ -511,7 +511,7 @@ def test_lo_que_cambia_se_anuncia_una_vez_al_quedarse_quieto(lab):
     assert len(page.locator(".mc-live").text_content()) < 260
 
 
-def test_en_un_cuaderno_dos_laboratorios_no_se_mezclan(visit, urls):
+def test_two_labs_in_a_notebook_do_not_mix(visit, urls):
     page, record = visit(urls["cuaderno"])
     ready(page)
     expect(page.locator(".mc-lab .panel:visible")).to_have_count(2)
@@ -525,7 +525,7 @@ def test_en_un_cuaderno_dos_laboratorios_no_se_mezclan(visit, urls):
     assert not record.faults
 
 
-def test_vale_tambien_como_archivo_y_sin_red(visit, pages):
+def test_works_as_file_and_offline_too(visit, pages):
     for name in ("libro", "cuaderno"):
         page, record = visit(pages[name].as_uri())
         ready(page)
@@ -541,7 +541,7 @@ def test_vale_tambien_como_archivo_y_sin_red(visit, pages):
 # --- Lo que no vale ---
 
 
-def test_una_palabra_que_no_esta(lab):
+def test_unknown_word(lab):
     page, _ = lab
     text_box(page).fill("gatto perro ")
     message = page.locator(".message")
@@ -558,7 +558,7 @@ def test_una_palabra_que_no_esta(lab):
     assert "elige otra palabra" in message.inner_text()
 
 
-def test_una_palabra_a_medias_no_es_un_error(lab):
+def test_half_a_word_is_not_an_error(lab):
     page, _ = lab
     text_box(page).fill("gato pe")
     assert text_box(page).get_attribute("aria-invalid") == "false"
@@ -569,7 +569,7 @@ def test_una_palabra_a_medias_no_es_un_error(lab):
     assert "Sigue, o elige" in page.locator(".message").inner_text()
 
 
-def test_lo_escrito_es_texto_y_nunca_html(lab):
+def test_what_is_typed_is_text_and_never_html(lab):
     page, record = lab
     text_box(page).fill('<img src=x onerror=window.hacked=1> gato <script>window.hacked=1</script> "><b>')
     page.wait_for_timeout(900)
@@ -580,7 +580,7 @@ def test_lo_escrito_es_texto_y_nunca_html(lab):
     assert not record.faults
 
 
-def test_demasiado_larga(lab):
+def test_too_long(lab):
     page, record = lab
     text_box(page).fill("gato perro sol luna " * 20)
     assert (
@@ -595,7 +595,7 @@ def test_demasiado_larga(lab):
     assert not record.faults
 
 
-def test_vacia(lab):
+def test_empty(lab):
     page, record = lab
     page.get_by_role("button", name="Vaciar").click()
     assert "Escribe una palabra" in page.locator(".message").inner_text()
@@ -614,7 +614,7 @@ def test_vacia(lab):
     assert not record.faults
 
 
-def test_nada_de_numeros_rotos(lab):
+def test_no_broken_numbers(lab):
     page, _ = lab
     for text in ("gato ", "gato gato ", "gato " * 64, "gato perro ", "luna sol luna "):
         text_box(page).fill(text)
@@ -628,7 +628,7 @@ def test_nada_de_numeros_rotos(lab):
 # --- Sin JavaScript, en papel y en un navegador antiguo ---
 
 
-def test_sin_javascript_quedan_la_figura_y_lo_que_probar(visit, urls):
+def test_without_javascript_the_figure_and_what_to_try_remain(visit, urls):
     page, record = visit(urls["libro"], java_script_enabled=False, width=320)
     assert not page.locator(".mc-lab .panel").is_visible()
     assert page.locator(".mc-lab img").is_visible()
@@ -641,7 +641,7 @@ def test_sin_javascript_quedan_la_figura_y_lo_que_probar(visit, urls):
     assert not record.faults
 
 
-def test_en_papel(lab):
+def test_on_paper(lab):
     page, _ = lab
     page.emulate_media(media="print")
     assert not page.locator(".mc-lab .panel").is_visible()
@@ -652,7 +652,7 @@ def test_en_papel(lab):
     assert page.locator(".mc-lab button:visible").count() == 0
 
 
-def test_un_navegador_antiguo_lo_dice(visit, urls):
+def test_old_browser_says_so(visit, urls):
     page, record = visit("about:blank")
     page.add_init_script("delete window.DecompressionStream;")
     page.goto(urls["libro"])
@@ -685,7 +685,7 @@ STATES = {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("state", STATES)
-def test_axe_no_encuentra_nada(visit, urls, theme, state):
+def test_axe_finds_nothing(visit, urls, theme, state):
     faults = []
     for width in (390, 1280):
         page, _ = visit(urls["libro"], width=width, theme=theme, reduced_motion="reduce")
@@ -697,7 +697,7 @@ def test_axe_no_encuentra_nada(visit, urls, theme, state):
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_nada_se_sale_de_la_pantalla(visit, urls, width):
+def test_nothing_overflows_the_screen(visit, urls, width):
     for state, change in STATES.items():
         page, _ = visit(urls["libro"], width=width)
         ready(page)
@@ -716,7 +716,7 @@ def test_nada_se_sale_de_la_pantalla(visit, urls, width):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_con_el_texto_espaciado_tampoco(visit, urls, state):
+def test_nothing_overflows_with_spaced_text(visit, urls, state):
     """Como pide WCAG 1.4.12."""
     page, _ = visit(urls["libro"], width=320)
     ready(page)
@@ -730,7 +730,7 @@ def test_con_el_texto_espaciado_tampoco(visit, urls, state):
     assert not sideways(page)
 
 
-def test_los_interruptores_tienen_nombre_y_estado(lab):
+def test_switches_have_name_and_state(lab):
     page, _ = lab
     for name in NAMES:
         toggle = page.get_by_role("button", name=f"Cabeza {name} encendida", exact=True)
@@ -743,7 +743,7 @@ def test_los_interruptores_tienen_nombre_y_estado(lab):
         assert image.get_attribute("aria-label").startswith(f"Mapa de 17 × 17 pesos de la cabeza {name}, apagada. Peso")
 
 
-def test_sin_movimiento_si_se_pide(visit, urls):
+def test_no_motion_if_asked(visit, urls):
     page, _ = visit(urls["libro"], reduced_motion="reduce")
     ready(page)
     moving = page.locator(".mc-lab").evaluate(

@@ -95,7 +95,7 @@ def cases(seed: int, count: int) -> list[tuple[int, list[str]]]:
 
 
 @torch.no_grad()
-def test_los_logits_son_los_de_torch(board, model):
+def test_logits_are_those_of_torch(board, model):
     page, record = board
     wholes = 0
     for index, names in cases(1, 20):
@@ -114,7 +114,7 @@ def test_los_logits_son_los_de_torch(board, model):
     assert not record.faults
 
 
-def test_traduce_como_torch(board, model):
+def test_translates_like_torch(board, model):
     page, _ = board
     for index, names in cases(2, 12):
         with ablate(model.encoder, pairs(names)):
@@ -127,7 +127,7 @@ def test_traduce_como_torch(board, model):
 
 
 @pytest.mark.parametrize("names", [["1.2"], NAMES[8:16], ["0.0", "1.3", "2.2", "3.7", "3.6"], NAMES])
-def test_cuenta_las_que_cuenta_torch(board, model, names):
+def test_counts_the_hits_that_torch_counts(board, model, names):
     page, record = board
     for name in names:
         head(page, name).click()
@@ -140,7 +140,7 @@ def test_cuenta_las_que_cuenta_torch(board, model, names):
     assert not record.faults
 
 
-def test_el_intervalo_es_el_de_wilson(board):
+def test_interval_is_that_of_wilson(board):
     page, _ = board
     for right in (0, 1, 100, 187, 200):
         found = page.evaluate(
@@ -150,7 +150,7 @@ def test_el_intervalo_es_el_de_wilson(board):
         assert found == pytest.approx([100 * expected.low, 100 * expected.high], abs=1e-3)
 
 
-def test_lo_que_sobra_de_una_traduccion(board):
+def test_what_a_translation_has_in_excess(board):
     page, _ = board
     for said, good, expected in [
         ("a b c", "a b c", []),
@@ -170,7 +170,7 @@ def test_lo_que_sobra_de_una_traduccion(board):
 # --- Uso ---
 
 
-def test_al_abrir_ensena_lo_medido_y_no_pide_los_pesos(board, model):
+def test_opens_with_what_was_measured_and_requests_no_weights(board, model):
     page, record = board
     assert page.locator(".detail").inner_text().startswith(f"{hits(model, [])} de 200")
     assert not any(switches.WEIGHTS in url for url in record.requests)
@@ -180,7 +180,7 @@ def test_al_abrir_ensena_lo_medido_y_no_pide_los_pesos(board, model):
     assert not record.faults
 
 
-def test_los_pesos_se_piden_una_vez(board, urls):
+def test_weights_are_requested_once(board, urls):
     page, record = board
     for name in ("0.0", "0.1", "0.0"):
         head(page, name).click()
@@ -190,7 +190,7 @@ def test_los_pesos_se_piden_una_vez(board, urls):
     assert off(page) == ["0.1"]
 
 
-def test_los_botones(board, model):
+def test_buttons(board, model):
     page, record = board
     data = page.locator(".mc-switchboard script[type='application/json']").text_content()
     order = json.loads(data)["order"]
@@ -212,7 +212,7 @@ def test_los_botones(board, model):
     assert not record.faults
 
 
-def test_sin_ninguna_no_hay_mas_que_apagar(board):
+def test_with_every_head_off_there_is_nothing_left_to_switch_off(board):
     page, record = board
     for layer in range(4):
         page.get_by_role("button", name=f"Toda la capa {layer}").click()
@@ -228,7 +228,7 @@ def test_sin_ninguna_no_hay_mas_que_apagar(board):
     assert not record.faults
 
 
-def test_tocar_deprisa_deja_lo_ultimo(board, model):
+def test_touching_fast_leaves_the_last(board, model):
     page, record = board
     page.evaluate(
         "() => ['0.0', '1.2', '2.0', '1.2', '3.1'].forEach((n) => document.querySelector(`[data-head='${n}']`).click())"
@@ -238,7 +238,7 @@ def test_tocar_deprisa_deja_lo_ultimo(board, model):
     assert not record.faults
 
 
-def test_con_el_teclado_solo(board):
+def test_by_keyboard_alone(board):
     page, _ = board
     head(page, "0.0").focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "Enter"):
@@ -252,7 +252,7 @@ def test_con_el_teclado_solo(board):
     assert page.evaluate("document.activeElement.dataset.head") == "0.7"  # en el borde, se queda
 
 
-def test_sin_los_pesos_lo_dice_y_se_puede_volver_a_intentar(visit, urls):
+def test_without_the_weights_says_so_and_can_be_retried(visit, urls):
     page, _ = visit(urls["libro"])
     ready(page)
     page.route(f"**/{switches.WEIGHTS}", lambda route: route.abort())
@@ -266,7 +266,7 @@ def test_sin_los_pesos_lo_dice_y_se_puede_volver_a_intentar(visit, urls):
     assert "de 200" in page.locator(".detail").inner_text()
 
 
-def test_un_navegador_antiguo_lo_dice(visit, urls):
+def test_old_browser_says_so(visit, urls):
     page, record = visit("about:blank")
     page.add_init_script("delete window.DecompressionStream;")
     page.goto(urls["libro"])
@@ -276,7 +276,7 @@ def test_un_navegador_antiguo_lo_dice(visit, urls):
     assert not record.faults
 
 
-def test_dos_en_un_cuaderno_no_se_mezclan(visit, urls, model):
+def test_two_in_a_notebook_do_not_mix(visit, urls, model):
     page, record = visit(urls["cuaderno"])
     ready(page)
     first, second = page.locator(".mc-switchboard").all()
@@ -291,7 +291,7 @@ def test_dos_en_un_cuaderno_no_se_mezclan(visit, urls, model):
 # --- Sin JavaScript, en papel, accesible y en pantallas pequeñas ---
 
 
-def test_sin_javascript_queda_la_figura(visit, urls):
+def test_without_javascript_the_figure_remains(visit, urls):
     page, record = visit(urls["libro"], java_script_enabled=False, width=320)
     assert not page.locator(".panel").is_visible()
     assert page.locator(".mc-switchboard img").is_visible()
@@ -303,7 +303,7 @@ def test_sin_javascript_queda_la_figura(visit, urls):
     assert not record.faults
 
 
-def test_en_papel(board):
+def test_on_paper(board):
     page, _ = board
     page.emulate_media(media="print")
     assert not page.locator(".panel").is_visible()
@@ -325,7 +325,7 @@ STATES = {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("state", STATES)
-def test_axe_no_encuentra_nada(visit, urls, theme, state):
+def test_axe_finds_nothing(visit, urls, theme, state):
     faults = []
     for width in (390, 1280):
         page, _ = visit(urls["libro"], width=width, theme=theme, reduced_motion="reduce")
@@ -338,7 +338,7 @@ def test_axe_no_encuentra_nada(visit, urls, theme, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_nada_se_sale_de_la_pantalla(visit, urls, state):
+def test_nothing_overflows_the_screen(visit, urls, state):
     for width in (320, 390, 768):
         page, _ = visit(urls["libro"], width=width)
         ready(page)
@@ -361,7 +361,7 @@ def test_nada_se_sale_de_la_pantalla(visit, urls, state):
         assert not sideways(page), f"{width}, con el texto espaciado"
 
 
-def test_los_interruptores_tienen_nombre_y_estado(board):
+def test_switches_have_name_and_state(board):
     page, _ = board
     for name in NAMES:
         toggle = page.get_by_role("button", name=f"Cabeza {name} encendida", exact=True)
@@ -369,7 +369,7 @@ def test_los_interruptores_tienen_nombre_y_estado(board):
     assert page.get_by_role("img", name="frases exactas según las cabezas que quedan").count() == 1
 
 
-def test_en_espanol_salvo_lo_traducido(board):
+def test_in_spanish_except_what_is_translated(board):
     page, _ = board
     head(page, "1.2").click()
     counted(page)
@@ -378,5 +378,5 @@ def test_en_espanol_salvo_lo_traducido(board):
     assert not faults, lines(faults)
 
 
-def test_los_programas_son_ligeros():
+def test_scripts_are_light():
     assert sum((WEB / name).stat().st_size for name in ("switchboard.js", "tensor.js")) <= 40_000

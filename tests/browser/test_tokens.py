@@ -118,7 +118,7 @@ def check(page, weights, tokens, layer, head, query, *, which=0, to=False):
 
 
 @pytest.mark.parametrize("kind", ["libro", "cuaderno"])
-def test_cada_cabeza_tine_la_frase_con_sus_pesos(visit, urls, kind):
+def test_each_head_shades_the_sentence_with_its_weights(visit, urls, kind):
     page, record = visit(urls[kind])
     for layer, head, query in [(3, 1, 2), (0, 2, 0), (1, 7, 3), (2, 5, 4), (0, 11, N - 1)]:
         square(page, layer, head).click()
@@ -133,7 +133,7 @@ def test_cada_cabeza_tine_la_frase_con_sus_pesos(visit, urls, kind):
     assert not record.faults
 
 
-def test_quien_lo_mira_ensena_la_columna(visit, urls):
+def test_who_looks_at_it_shows_the_column(visit, urls):
     page, _ = visit(urls["libro"])
     words(page).nth(5).click()
     block(page).get_by_text("Quién lo mira").click()
@@ -150,7 +150,7 @@ def query_of(page, which):
     return pressed.index(True)
 
 
-def test_lo_que_se_dice_de_los_casos_raros(visit, urls):
+def test_what_is_said_of_odd_cases(visit, urls):
     page, _ = visit(urls["libro"])
     summary = block(page).locator(".summary")
     square(page, 1, 7).click()
@@ -168,7 +168,7 @@ def test_lo_que_se_dice_de_los_casos_raros(visit, urls):
     assert summary.inner_text().startswith("«gato» (2.ª vez) mira sobre todo a ")
 
 
-def test_en_un_modelo_causal_no_se_dibuja_lo_que_no_existe(visit, urls):
+def test_what_a_causal_model_cannot_see_is_not_drawn(visit, urls):
     page, _ = visit(urls["libro"])
     assert block(page, 1).locator("rect.weight").count() == MANY * (MANY + 1) // 2
     words(page, 1).nth(10).click()
@@ -176,7 +176,7 @@ def test_en_un_modelo_causal_no_se_dibuja_lo_que_no_existe(visit, urls):
     assert never == [k > 10 for k in range(MANY)]
 
 
-def test_el_gris_del_mapa_es_el_peso_mayor_en_media(visit, urls):
+def test_map_grey_is_the_mean_of_the_largest_weights(visit, urls):
     page, _ = visit(urls["libro"])
     means = thousandths(first_weights()).max(-1).values.mean(-1)
     for layer, head in [(0, 0), (2, 11), (1, 7), (2, 5)]:
@@ -190,7 +190,7 @@ def test_el_gris_del_mapa_es_el_peso_mayor_en_media(visit, urls):
 # --- Papeles ---
 
 
-def test_los_papeles_llevan_letra_color_y_nombre(visit, urls):
+def test_roles_have_letter_color_and_name(visit, urls):
     page, _ = visit(urls["libro"])
     marked = (
         block(page)
@@ -212,7 +212,7 @@ def test_los_papeles_llevan_letra_color_y_nombre(visit, urls):
     assert len(set(colors)) == 3
 
 
-def test_un_papel_abre_sus_cabezas_una_tras_otra(visit, urls):
+def test_a_role_opens_its_heads_one_after_another(visit, urls):
     page, _ = visit(urls["libro"])
     role = block(page).get_by_role("button", name="token anterior")
     seen = []
@@ -231,7 +231,7 @@ def focused(page):
     )
 
 
-def test_todo_se_hace_solo_con_el_teclado(visit, urls):
+def test_everything_works_by_keyboard_alone(visit, urls):
     page, record = visit(urls["libro"])
     page.keyboard.press("Tab")  # un papel
     page.keyboard.press("Enter")
@@ -269,7 +269,7 @@ def test_todo_se_hace_solo_con_el_teclado(visit, urls):
     assert not record.faults
 
 
-def test_con_las_capas_en_columnas_las_flechas_van_con_lo_que_se_ve(visit, urls):
+def test_arrows_go_as_seen_when_layers_are_columns(visit, urls):
     page, _ = visit(urls["libro"])
     square(page, 17, 4, 1).click()
     for key, head in [("ArrowRight", "18.4"), ("ArrowDown", "18.5"), ("End", "29.5"), ("Home", "0.5")]:
@@ -277,7 +277,7 @@ def test_con_las_capas_en_columnas_las_flechas_van_con_lo_que_se_ve(visit, urls)
         assert focused(page).startswith(f"Cabeza {head} ")
 
 
-def test_lo_que_se_elige_se_anuncia(visit, urls):
+def test_choices_are_announced(visit, urls):
     page, _ = visit(urls["libro"])
     live = block(page).locator(".mc-live")
     assert live.get_attribute("aria-live") == "polite"
@@ -289,7 +289,7 @@ def test_lo_que_se_elige_se_anuncia(visit, urls):
     expect(live).to_contain_text("«ve» mira sobre todo a")
 
 
-def test_al_pasar_por_encima_se_ve_y_al_pulsar_se_queda(visit, urls):
+def test_hovering_shows_and_clicking_keeps(visit, urls):
     page, _ = visit(urls["libro"])
     words(page).nth(3).click()
     words(page).nth(5).hover()
@@ -301,7 +301,7 @@ def test_al_pasar_por_encima_se_ve_y_al_pulsar_se_queda(visit, urls):
     check(page, first_weights(), SHOWN, 3, 1, 3)
 
 
-def test_una_casilla_del_mapa_dice_su_peso_y_elige_su_fila(visit, urls):
+def test_a_map_cell_says_its_weight_and_chooses_its_row(visit, urls):
     page, _ = visit(urls["libro"])
     block(page).locator('rect[data-k="25"]').click()  # fila 2, columna 3
     weight = thousandths(first_weights())[3, 1, 2, 3]
@@ -311,7 +311,7 @@ def test_una_casilla_del_mapa_dice_su_peso_y_elige_su_fila(visit, urls):
     assert block(page).locator(".axis").inner_text() == "Fila: quién mira. Columna: a quién."
 
 
-def test_con_el_dedo(visit, urls):
+def test_by_touch(visit, urls):
     page, record = visit(urls["libro"], width=390, has_touch=True)
     square(page, 0, 2).tap()
     words(page).nth(5).tap()
@@ -331,7 +331,7 @@ def test_con_el_dedo(visit, urls):
     assert not record.faults
 
 
-def test_lo_que_se_pulsa_cabe_bajo_un_dedo(visit, urls):
+def test_targets_are_big_enough_to_touch(visit, urls):
     """24 px, o las listas de capa y cabeza, que llegan a las mismas cabezas y son mayores."""
     page, _ = visit(urls["libro"], width=390, has_touch=True)
     for control in block(page).locator("button, select, .square, fieldset label").all():
@@ -345,7 +345,7 @@ def test_lo_que_se_pulsa_cabe_bajo_un_dedo(visit, urls):
 
 
 @pytest.mark.parametrize("kind", ["libro", "cuaderno"])
-def test_los_tokens_son_texto_y_nada_mas(visit, urls, kind):
+def test_tokens_are_text_and_nothing_more(visit, urls, kind):
     page, record = visit(urls[kind])
     for i in (6, 7, 8):
         words(page).nth(i).click()
@@ -363,7 +363,7 @@ def test_los_tokens_son_texto_y_nada_mas(visit, urls, kind):
 
 
 @pytest.mark.parametrize("kind", ["libro", "cuaderno"])
-def test_dos_vistas_no_se_mezclan(visit, urls, kind):
+def test_two_views_do_not_mix(visit, urls, kind):
     page, record = visit(urls[kind])
     assert page.locator(".mc-tokens[data-ready]").count() == 2
     before = block(page, 1).inner_html()
@@ -377,7 +377,7 @@ def test_dos_vistas_no_se_mezclan(visit, urls, kind):
     assert not record.faults
 
 
-def test_sin_javascript_quedan_la_figura_y_las_palabras(visit, urls):
+def test_without_javascript_the_figure_and_the_words_remain(visit, urls):
     page, _ = visit(urls["libro"], java_script_enabled=False, width=390)
     assert block(page).locator("img").is_visible()
     assert not block(page).locator(".panel").is_visible()
@@ -388,7 +388,7 @@ def test_sin_javascript_quedan_la_figura_y_las_palabras(visit, urls):
     assert not sideways(page)
 
 
-def test_en_papel_sale_la_figura(visit, urls):
+def test_paper_shows_the_figure(visit, urls):
     page, _ = visit(urls["libro"])
     square(page, 0, 0).click()
     page.emulate_media(media="print")
@@ -397,7 +397,7 @@ def test_en_papel_sale_la_figura(visit, urls):
     assert "El enlace más fuerte" in block(page).inner_text()
 
 
-def test_vale_tambien_como_archivo(visit, pages):
+def test_works_as_file_too(visit, pages):
     page, record = visit(pages["libro"].as_uri())
     square(page, 0, 2).click()
     words(page).nth(5).click()
@@ -411,7 +411,7 @@ def test_vale_tambien_como_archivo(visit, pages):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_no_encuentra_nada(visit, urls, theme, width):
+def test_axe_finds_nothing(visit, urls, theme, width):
     page, _ = visit(urls["libro"], width=width, theme=theme, reduced_motion="reduce")
     page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
     faults = axe(page)
@@ -425,7 +425,7 @@ def test_axe_no_encuentra_nada(visit, urls, theme, width):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_se_lee_sobre_cualquier_sombra(visit, urls, theme):
+def test_text_is_readable_over_any_shade(visit, urls, theme):
     page, _ = visit(urls["libro"], theme=theme, reduced_motion="reduce")
     page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
     strong = float(re.search(r"STRONG = ([\d.]+)", (WEB / "tokens.js").read_text("utf8"))[1])
@@ -451,7 +451,7 @@ def test_se_lee_sobre_cualquier_sombra(visit, urls, theme):
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
-def test_nada_se_sale_de_la_pantalla(visit, urls, width):
+def test_nothing_overflows_the_screen(visit, urls, width):
     page, _ = visit(urls["libro"], width=width)
     assert not sideways(page)
     for which in (0, 1):
@@ -464,7 +464,7 @@ def test_nada_se_sale_de_la_pantalla(visit, urls, width):
         assert over == []
 
 
-def test_los_rotulos_del_mapa_se_leen_en_un_telefono(visit, urls):
+def test_map_labels_are_readable_on_a_phone(visit, urls):
     page, _ = visit(urls["libro"], width=390)
     for which in (0, 1):
         sizes = (
@@ -480,12 +480,12 @@ def test_los_rotulos_del_mapa_se_leen_en_un_telefono(visit, urls):
         assert min(sizes) >= 9
 
 
-def test_sin_movimiento_para_quien_no_lo_quiere(visit, urls):
+def test_no_motion_for_those_who_do_not_want_it(visit, urls):
     page, _ = visit(urls["libro"], reduced_motion="reduce")
     assert words(page).first.evaluate("(e) => getComputedStyle(e).transitionDuration") == "0s"
 
 
-def test_el_modo_oscuro_de_cada_sitio(visit, urls):
+def test_dark_mode_of_each_site(visit, urls):
     """En Jupyter y en Colab el modo oscuro se dice de otras maneras."""
     page, _ = visit(urls["cuaderno"])
     paper = "() => getComputedStyle(document.querySelector('.mc-tokens')).backgroundColor"
@@ -501,7 +501,7 @@ def test_el_modo_oscuro_de_cada_sitio(visit, urls):
     assert page.evaluate(paper) == dark
 
 
-def test_todo_esta_en_espanol(visit, urls):
+def test_everything_is_in_spanish(visit, urls):
     page, _ = visit(urls["libro"])
     assert not english(page)
     square(page, 0, 2).click()

@@ -102,7 +102,7 @@ def check_lines(frame, layer, on):
 # --- Vista por cabezas ---
 
 
-def test_ningun_marco_existe_hasta_que_se_acerca(visit, urls):
+def test_no_frame_exists_until_it_is_near(visit, urls):
     page, record = visit(urls["libro"])
     page.wait_for_timeout(300)
     assert page.locator("iframe").count() == 0
@@ -114,7 +114,7 @@ def test_ningun_marco_existe_hasta_que_se_acerca(visit, urls):
 
 
 @pytest.mark.parametrize("kind", ["libro", "cuaderno"])
-def test_las_lineas_dicen_los_pesos(visit, urls, kind):
+def test_lines_tell_the_weights(visit, urls, kind):
     page, record = visit(urls[kind])
     frame = opened(page, "Vista de prueba")
     everyone = [True] * N_HEADS
@@ -128,7 +128,7 @@ def test_las_lineas_dicen_los_pesos(visit, urls, kind):
     assert not record.faults
 
 
-def test_todo_se_hace_con_el_teclado(visit, urls):
+def test_everything_works_by_keyboard(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Vista de prueba")
     frame.locator("#layer").focus()
@@ -150,7 +150,7 @@ def test_todo_se_hace_con_el_teclado(visit, urls):
     check_lines(frame, 1, [True] * N_HEADS)
 
 
-def test_el_foco_de_los_cuadros_se_ve(visit, urls):
+def test_focus_of_the_squares_is_visible(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Vista de prueba")
     box = frame.locator("[role=checkbox]").first
@@ -161,7 +161,7 @@ def test_el_foco_de_los_cuadros_se_ve(visit, urls):
     assert box.evaluate(width) != before
 
 
-def test_los_tokens_se_recorren_con_las_flechas(visit, urls):
+def test_arrows_move_through_the_tokens(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Vista de prueba")
     frame.locator("[role=checkbox]").last.focus()
@@ -177,7 +177,7 @@ def test_los_tokens_se_recorren_con_las_flechas(visit, urls):
     assert frame.evaluate(visible) == []
 
 
-def test_los_colores_son_los_de_las_cabezas(visit, urls):
+def test_colors_are_those_of_the_heads(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Vista de prueba")
     strokes = frame.evaluate(
@@ -189,7 +189,7 @@ def test_los_colores_son_los_de_las_cabezas(visit, urls):
     assert boxes == list(plots.HEAD_COLORS)
 
 
-def test_la_descripcion_sigue_a_lo_que_se_ve(visit, urls):
+def test_description_follows_what_is_seen(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Vista de prueba")
     frame.locator("summary").click()
@@ -205,7 +205,7 @@ def test_la_descripcion_sigue_a_lo_que_se_ve(visit, urls):
         assert float(weight.replace(",", ".")) == pytest.approx(float(values[i]), abs=0.0051)
 
 
-def test_el_texto_de_los_tokens_no_se_interpreta(visit, urls):
+def test_token_text_is_not_interpreted(visit, urls):
     page, record = visit(urls["libro"])
     for title in ("Vista de prueba", "Modelo de prueba"):
         frame = opened(page, title)
@@ -214,7 +214,7 @@ def test_el_texto_de_los_tokens_no_se_interpreta(visit, urls):
     assert not record.faults
 
 
-def test_el_marco_mide_lo_que_su_contenido(visit, urls):
+def test_frame_fits_its_content(visit, urls):
     for width in (390, 1280):
         page, _ = visit(urls["libro"], width=width)
         for title in ("Vista de prueba", "Modelo de prueba"):
@@ -231,7 +231,7 @@ def test_el_marco_mide_lo_que_su_contenido(visit, urls):
                 frame.locator("summary").click()
 
 
-def test_sin_d3_queda_el_texto(visit, urls):
+def test_without_d3_the_text_remains(visit, urls):
     page, _ = visit(urls["sin D3"])
     block = page.locator(".mc-view").first
     block.scroll_into_view_if_needed()
@@ -249,7 +249,7 @@ def test_sin_d3_queda_el_texto(visit, urls):
     ],
     ids=["sin IntersectionObserver", "ahorro de datos"],
 )
-def test_si_no_se_abre_sola_hay_un_boton(visit, urls, script):
+def test_there_is_a_button_if_it_does_not_open_by_itself(visit, urls, script):
     page, _ = visit("about:blank")
     page.add_init_script(script)
     page.goto(urls["libro"])
@@ -265,7 +265,7 @@ def test_si_no_se_abre_sola_hay_un_boton(visit, urls, script):
     assert page.evaluate("document.activeElement.tagName") == "IFRAME"
 
 
-def test_el_foco_no_se_pierde_al_abrirse_la_vista(visit, urls):
+def test_focus_is_not_lost_when_the_view_opens(visit, urls):
     page, _ = visit(urls["libro"])
     block = page.locator(".mc-view").first
     block.get_by_role("button").focus()  # al acercarse el foco, la vista se abre
@@ -276,7 +276,7 @@ def test_el_foco_no_se_pierde_al_abrirse_la_vista(visit, urls):
     assert not block.locator(".mc-button").is_visible()
 
 
-def test_se_abre_tambien_como_archivo(visit, pages):
+def test_opens_as_file_too(visit, pages):
     page, record = visit(pages["libro"].as_uri())
     check_lines(opened(page, "Vista de prueba"), 0, [True] * N_HEADS)
     opened(page, "Modelo de prueba")
@@ -286,7 +286,7 @@ def test_se_abre_tambien_como_archivo(visit, pages):
 # --- Vista del modelo ---
 
 
-def test_la_vista_del_modelo_dibuja_cada_cabeza_y_la_abre(visit, urls):
+def test_model_view_draws_each_head_and_opens_it(visit, urls):
     page, record = visit(urls["libro"])
     frame = opened(page, "Modelo de prueba")
     thumbnails = frame.locator("[role=button]")
@@ -310,7 +310,7 @@ def test_la_vista_del_modelo_dibuja_cada_cabeza_y_la_abre(visit, urls):
     assert not record.faults
 
 
-def test_la_vista_del_modelo_se_maneja_con_el_teclado(visit, urls):
+def test_model_view_by_keyboard(visit, urls):
     page, _ = visit(urls["libro"], width=390)
     frame = opened(page, "Modelo de prueba")
     frame.locator("[role=button]").first.focus()
@@ -329,7 +329,7 @@ def test_la_vista_del_modelo_se_maneja_con_el_teclado(visit, urls):
 # --- Figuras con control ---
 
 
-def test_cada_control_cambia_la_figura_con_el_teclado(visit, urls, pages):
+def test_each_control_changes_the_figure_by_keyboard(visit, urls, pages):
     page, record = visit(urls["libro"])
     block = page.locator(".mc-explore")
     data = json.loads(block.locator('script[type="application/json"]').text_content())
@@ -361,14 +361,14 @@ def test_cada_control_cambia_la_figura_con_el_teclado(visit, urls, pages):
     assert not record.faults
 
 
-def test_la_figura_va_con_el_control_que_devuelve_el_navegador(visit, urls):
+def test_figure_follows_the_control_the_browser_restores(visit, urls):
     page, _ = visit(urls["libro"])
     page.locator(".mc-explore input").evaluate("e => { e.value = '2'; dispatchEvent(new Event('pageshow')); }")
     assert page.locator(".mc-explore img").get_attribute("alt") == alt(60, True)
     assert page.locator(".mc-explore output").inner_text() == "60"
 
 
-def test_los_controles_caben_bajo_un_dedo(visit, urls):
+def test_controls_are_big_enough_to_touch(visit, urls):
     page, _ = visit(urls["libro"], width=390, has_touch=True)
     frame = opened(page, "Vista de prueba")
     boxes = frame.locator("[role=checkbox]")
@@ -382,7 +382,7 @@ def test_los_controles_caben_bajo_un_dedo(visit, urls):
     assert min(box.bounding_box()["height"] for box in controls.all()) >= 39.5
 
 
-def test_sin_javascript_se_ve_el_primer_estado_y_no_el_control(visit, urls):
+def test_without_javascript_the_first_state_is_seen_and_not_the_control(visit, urls):
     page, _ = visit(urls["libro"], java_script_enabled=False)
     assert page.locator(".mc-explore img").is_visible()
     assert not page.locator(".mc-explore input").is_visible()
@@ -397,7 +397,7 @@ def test_sin_javascript_se_ve_el_primer_estado_y_no_el_control(visit, urls):
     assert question.get_by_text("Porque sí.").is_visible()
 
 
-def test_en_papel_sale_el_primer_estado_sin_control_y_las_vistas_quietas(visit, urls):
+def test_paper_shows_the_first_state_without_control_and_still_views(visit, urls):
     page, _ = visit(urls["libro"])
     opened(page, "Vista de prueba")
     page.locator(".mc-explore input").press("End")
@@ -416,7 +416,7 @@ def test_en_papel_sale_el_primer_estado_sin_control_y_las_vistas_quietas(visit, 
 # --- Predicciones ---
 
 
-def test_la_explicacion_no_aparece_hasta_comprometerse(visit, urls):
+def test_explanation_waits_for_an_answer(visit, urls):
     page, record = visit(urls["libro"])
     block = page.locator(".mc-predict").first
     assert page.get_by_text("Porque sí.").count() == 0
@@ -434,7 +434,7 @@ def test_la_explicacion_no_aparece_hasta_comprometerse(visit, urls):
     assert not record.faults
 
 
-def test_la_respuesta_se_guarda_y_se_puede_cambiar(visit, urls):
+def test_answer_is_saved_and_can_be_changed(visit, urls):
     page, _ = visit(urls["libro"])
     first, second = page.locator(".mc-predict").all()
     first.get_by_role("radio").nth(1).focus()
@@ -457,7 +457,7 @@ def test_la_respuesta_se_guarda_y_se_puede_cambiar(visit, urls):
     assert first.get_by_role("radio").nth(2).is_checked()
 
 
-def test_lo_guardado_para_otra_version_de_la_pregunta_no_vale(visit, urls):
+def test_answers_to_another_version_of_the_question_do_not_count(visit, urls):
     page, _ = visit(urls["libro"])
     page.evaluate('localStorage.setItem(\'multicabeza.predict.02-a\', \'{"version":"otra","choice":1}\')')
     page.evaluate("localStorage.setItem('multicabeza.predict.02-b', 'esto no es JSON')")
@@ -465,7 +465,7 @@ def test_lo_guardado_para_otra_version_de_la_pregunta_no_vale(visit, urls):
     assert page.get_by_role("button", name="Esta es mi predicción").count() == 2
 
 
-def test_dos_pestanas_con_la_misma_prediccion(visit, urls):
+def test_two_tabs_with_the_same_prediction(visit, urls):
     """Lo que se predice, se cambia o se borra en una pestaña se ve en la otra."""
     page, record = visit(urls["libro"])
     other = page.context.new_page()
@@ -483,7 +483,7 @@ def test_dos_pestanas_con_la_misma_prediccion(visit, urls):
     assert not record.faults
 
 
-def test_sin_almacenamiento_funciona_y_lo_dice(visit, urls):
+def test_without_storage_it_works_and_says_so(visit, urls):
     page, record = visit("about:blank")
     page.add_init_script(
         "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
@@ -502,7 +502,7 @@ def test_sin_almacenamiento_funciona_y_lo_dice(visit, urls):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_no_encuentra_nada_ni_dentro_de_los_marcos(visit, urls, theme, width):
+def test_axe_finds_nothing_even_inside_the_frames(visit, urls, theme, width):
     page, _ = visit(urls["libro"], width=width, theme=theme)
     page.evaluate("(theme) => { document.documentElement.dataset.theme = theme; }", theme)
     faults = axe(page)
@@ -519,7 +519,7 @@ def test_axe_no_encuentra_nada_ni_dentro_de_los_marcos(visit, urls, theme, width
     assert not faults, lines(faults)
 
 
-def test_nada_se_sale_de_una_pantalla_de_320(visit, urls):
+def test_nothing_overflows_a_screen_of_320(visit, urls):
     page, _ = visit(urls["libro"], width=320)
     for title in ("Vista de prueba", "Modelo de prueba"):
         frame = opened(page, title)
@@ -527,7 +527,7 @@ def test_nada_se_sale_de_una_pantalla_de_320(visit, urls):
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_todo_esta_en_espanol(visit, urls):
+def test_everything_is_in_spanish(visit, urls):
     page, _ = visit(urls["libro"])
     frame = opened(page, "Modelo de prueba")
     frame.locator("[role=button]").first.click()

@@ -38,7 +38,7 @@ def faults(text):
 
 
 @pytest.mark.parametrize("kind", activities.LABELS)
-def test_cada_clase_se_lee_y_se_escribe(kind):
+def test_each_kind_is_read_and_written(kind):
     (item,) = activities.parse(page(kind), "99.yml")
     assert item.kind == kind
     html = activities.item_html("99", item, 1, "bloque")
@@ -86,7 +86,7 @@ def test_cada_clase_se_lee_y_se_escribe(kind):
         ("open", "  model: Así.\n", "", 1, "falta «model»"),
     ],
 )
-def test_un_fallo_dice_archivo_linea_y_lo_que_se_esperaba(kind, old, new, line, said):
+def test_a_fault_says_file_line_and_what_was_expected(kind, old, new, line, said):
     text = page(kind)
     assert old in text
     (fault,) = faults(text.replace(old, new, 1) if old != "category: 1}]" else text.replace(old, new))
@@ -94,12 +94,12 @@ def test_un_fallo_dice_archivo_linea_y_lo_que_se_esperaba(kind, old, new, line, 
     assert said in fault
 
 
-def test_un_id_repetido_dice_las_dos_lineas():
+def test_repeated_id_says_both_lines():
     text = page("truefalse") + page("open")
     assert faults(text) == ["activities/99.yml, línea 7: el id «uno» ya es el de la pregunta de la línea 1."]
 
 
-def test_salen_todos_los_fallos_en_orden():
+def test_every_fault_comes_out_in_order():
     text = page("truefalse", "answer: quizá\n  why: x") + page("choice", id="dos").replace("answer: 1", "answer: 8")
     assert [re.search(r"línea (\d+)", fault)[1] for fault in faults(text)] == ["5", "12"]
 
@@ -114,18 +114,18 @@ def test_salen_todos_los_fallos_en_orden():
         ("- id: uno\n  kind: 'choice\n", 3, "no es YAML válido"),
     ],
 )
-def test_lo_que_no_es_una_lista_de_preguntas(text, line, said):
+def test_not_a_list_of_questions(text, line, said):
     fault = faults(text)[0]
     assert fault.startswith(f"activities/99.yml, línea {line}: ")
     assert said in fault
 
 
-def test_no_se_ejecuta_nada_del_archivo():
+def test_nothing_in_the_file_is_executed():
     (fault,) = faults(page("open").replace("Así.", "!!python/object/apply:os.getcwd []"))
     assert "se esperaba un texto" in fault
 
 
-def test_el_texto_se_escapa_y_solo_se_interpreta_lo_suyo():
+def test_text_is_escaped_and_only_its_own_marks_are_interpreted():
     written = activities.markup('<b>`a<b` **sí** *no* 2*3*4 W^O W_i^Q "x" & `*`')
     assert written == (
         "&lt;b&gt;<code>a&lt;b</code> <strong>sí</strong> <em>no</em> 2*3*4 W<sup>O</sup> W<sub>i</sub><sup>Q</sup> "
@@ -133,19 +133,19 @@ def test_el_texto_se_escapa_y_solo_se_interpreta_lo_suyo():
     )
 
 
-def test_lo_que_se_mezcla_no_sale_en_orden_y_siempre_es_igual():
+def test_shuffled_things_are_out_of_order_and_always_the_same():
     for size in range(2, 12):
         order = activities._shuffled(size, "semilla")
         assert sorted(order) == list(range(size)) != order
         assert order == activities._shuffled(size, "semilla")
 
 
-def test_el_orden_suelto_da_el_mismo_puesto():
+def test_loose_order_gives_the_same_rank():
     (item,) = activities.parse(page("ordering"), "99.yml")
     assert item.data["rank"] == [0, 1, 1, 3]
 
 
-def test_corregir_una_explicacion_no_cambia_la_version():
+def test_correcting_an_explanation_keeps_the_version():
     first, same, other = (
         activities._version(activities.parse(text, "99.yml")[0])
         for text in (
@@ -161,7 +161,7 @@ def test_corregir_una_explicacion_no_cambia_la_version():
 
 
 @pytest.mark.parametrize("chapter", ALL)
-def test_las_del_libro_son_validas(chapter):
+def test_those_of_the_book_are_valid(chapter):
     items = activities.load(chapter)
     texts = activities.activity_html(chapter, "x")
     assert not re.search(r"\b(TODO|FIXME)\b|[!¡]|\bsólo\b|\d\.\d\d", re.sub(r"<[^>]*>", " ", texts)), (
@@ -173,27 +173,27 @@ def test_las_del_libro_son_validas(chapter):
 
 
 @pytest.mark.parametrize("notebook", sorted(path.stem for path in ROOT.glob("notebooks/*.ipynb")))
-def test_cada_capitulo_tiene_bastantes_y_variadas(notebook):
+def test_each_chapter_has_enough_and_varied_ones(notebook):
     items = activities.load(notebook[:2])
     assert len(items) >= 6
     assert len({item.kind for item in items}) >= 4
 
 
-def test_en_el_libro_no_hay_ids_repetidos_y_salen_todas_las_clases():
+def test_the_book_repeats_no_id_and_has_every_kind():
     found = [(chapter, item) for chapter in ALL for item in activities.load(chapter)]
     ids = [f"{chapter}-{item.id}" for chapter, item in found]
     assert len(ids) == len(set(ids))
     assert {item.kind for _, item in found} == set(activities.LABELS)
 
 
-def test_las_respuestas_no_estan_siempre_en_el_mismo_sitio():
+def test_answers_are_not_always_in_the_same_place():
     items = list(chain.from_iterable(map(activities.load, ALL)))
     choices = [item.data["answer"] for item in items if item.kind == "choice"]
     assert all(choices.count(place) < 0.7 * len(choices) for place in range(6))
     assert {item.data["answer"] for item in items if item.kind == "truefalse"} == {True, False}
 
 
-def test_el_flujo_de_una_capa_admite_la_mascara_antes_o_despues_de_dividir():
+def test_layer_flow_accepts_the_mask_before_or_after_dividing():
     flow = next(item for item in activities.load("04") if item.kind == "ordering").data
     scale, mask, softmax = (
         next(i for i, step in enumerate(flow["steps"]) if word in step) for word in ("√d_k", "máscara", "Softmax")
@@ -211,7 +211,7 @@ def shown(monkeypatch):
     return out
 
 
-def test_en_el_libro_no_lleva_guion_y_fuera_si(shown, monkeypatch):
+def test_carries_its_script_only_outside_the_book(shown, monkeypatch):
     monkeypatch.setenv("MULTICABEZA_BOOK", "1")
     assert views.activity("04") is None
     monkeypatch.setenv("MULTICABEZA_BOOK", "0")
@@ -224,26 +224,26 @@ def test_en_el_libro_no_lleva_guion_y_fuera_si(shown, monkeypatch):
 
 
 @pytest.mark.parametrize("chapter", ["4", 4, 4.0, "004", "04.yml", "../04", " 04"])
-def test_un_capitulo_mal_escrito_se_reconoce(shown, chapter):
+def test_misspelt_chapter_is_recognised(shown, chapter):
     with pytest.raises(ValueError, match=r"No hay actividades .* ¿Querías decir «04»\? .*Las que hay: «00»"):
         views.activity(chapter)
     assert not shown
 
 
 @pytest.mark.parametrize("chapter", ["99", None, True, [], {}, "", "atención", np.ones(3), "4.5"])
-def test_un_capitulo_sin_actividades_se_explica(shown, chapter):
+def test_chapter_without_activities_is_explained(shown, chapter):
     with pytest.raises(ValueError, match=r"No hay actividades del capítulo [^¿]*\. Las que hay: «00»"):
         views.activity(chapter)
     assert not shown
 
 
-def test_los_programas_son_ligeros():
+def test_scripts_are_light():
     size = {path.name: path.stat().st_size for path in views.WEB.glob("*") if path.stem in ("activity", "progress")}
     assert size["activity.js"] + size["activity.css"] <= 40 * 1024
     assert size["activity.js"] + size["progress.js"] <= 40 * 1024
 
 
-def test_mi_progreso_lleva_la_lista_sin_romper_la_pagina():
+def test_my_progress_carries_the_list_without_breaking_the_page():
     written = activities.progress_html([{"chapter": "99", "title": "</script><b>", "href": "x", "items": []}])
     data = re.search(r'<script type="application/json">(.*?)</script>', written, re.S)[1]
     assert json.loads(data)[0]["title"] == "</script><b>"

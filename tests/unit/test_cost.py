@@ -42,20 +42,20 @@ def counted(*modules):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("d_model", "h", "g", "d_k"), SHAPES)
-def test_los_parametros_son_los_de_nuestra_clase(d_model, h, g, d_k, bias):
+def test_parameters_are_those_of_our_class(d_model, h, g, d_k, bias):
     expected = counted(layer(d_model, h, g, d_k, bias=bias))
     assert cost.attention_params(d_model, h, num_kv_heads=g, head_dim=d_k, bias=bias) == expected
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("d_model", "h"), [(12, 1), (12, 3), (40, 5), (64, 64)])
-def test_los_parametros_son_los_de_pytorch(d_model, h, bias):
+def test_parameters_are_those_of_pytorch(d_model, h, bias):
     module = nn.MultiheadAttention(d_model, h, bias=bias)
     assert cost.attention_params(d_model, h, bias=bias) == counted(module)
 
 
 @pytest.mark.parametrize(("d_model", "h", "g", "d_k"), SHAPES)
-def test_las_formas_son_las_de_los_pesos(d_model, h, g, d_k):
+def test_shapes_are_those_of_the_weights(d_model, h, g, d_k):
     shapes = cost.weight_shapes(d_model, h, num_kv_heads=g, head_dim=d_k)
     module = layer(d_model, h, g, d_k)
     columns = [shapes[name][1] for name in ("W_Q", "W_K", "W_V")]
@@ -65,7 +65,7 @@ def test_las_formas_son_las_de_los_pesos(d_model, h, g, d_k):
     assert module.out_proj.weight.T.shape == shapes["W_O"]
 
 
-def test_los_parametros_de_los_modelos_preentrenados():
+def test_parameters_of_pretrained_models():
     bert, llama = mc.load_bert().model, mc.load_smollm2().model
     for block in bert.encoder.layer:
         attention = block.attention
@@ -83,11 +83,11 @@ def test_los_parametros_de_los_modelos_preentrenados():
 @pytest.mark.parametrize(
     ("d_model", "expected"), [(512, 1_048_576), (768, 2_359_296), (1024, 4_194_304), (4096, 67_108_864)]
 )
-def test_los_parametros_de_tamanos_conocidos(d_model, expected):
+def test_parameters_of_known_sizes(d_model, expected):
     assert {cost.attention_params(d_model, h) for h in (1, 2, 8, 16, 64, 256)} == {expected}
 
 
-def test_los_sesgos_son_cuatro_por_d_model():
+def test_biases_are_four_times_d_model():
     assert cost.attention_params(768, 12, bias=True) == 2_362_368
 
 
@@ -108,7 +108,7 @@ def measured_flops(d_model, h, g, d_k, n, batch):
 
 @pytest.mark.parametrize(("n", "batch"), [(1, 1), (7, 1), (7, 3), (50, 2)])
 @pytest.mark.parametrize(("d_model", "h", "g", "d_k"), SHAPES)
-def test_los_flops_son_los_que_cuenta_pytorch(d_model, h, g, d_k, n, batch):
+def test_flops_are_those_counted_by_pytorch(d_model, h, g, d_k, n, batch):
     flops = cost.attention_flops(d_model, h, n, num_kv_heads=g, head_dim=d_k, batch=batch)
     projections, attention, total = measured_flops(d_model, h, g, d_k, n, batch)
     assert flops == (projections, attention)
@@ -116,27 +116,27 @@ def test_los_flops_son_los_que_cuenta_pytorch(d_model, h, g, d_k, n, batch):
 
 
 @pytest.mark.parametrize("h", [1, 4, 8, 16, 32])
-def test_los_flops_no_dependen_de_h(h):
+def test_flops_do_not_depend_on_h(h):
     flops = cost.attention_flops(512, h, 128)
     assert flops == (268_435_456, 33_554_432)
     assert flops.total == 301_989_888
 
 
 @pytest.mark.parametrize(("d_model", "h"), [(512, 8), (768, 12), (768, 1)])
-def test_la_atencion_iguala_a_las_proyecciones_en_el_doble_de_d_model(d_model, h):
+def test_attention_equals_the_projections_at_twice_d_model(d_model, h):
     below, at, above = (cost.attention_flops(d_model, h, n) for n in (2 * d_model - 1, 2 * d_model, 2 * d_model + 1))
     assert below.attention < below.projections
     assert at.attention == at.projections
     assert above.attention > above.projections
 
 
-def test_con_la_red_densa_el_cruce_esta_en_seis_veces_d_model():
+def test_with_the_mlp_the_crossing_is_at_six_times_d_model():
     n, d_model = 4608, 768
     flops = cost.attention_flops(d_model, 12, n)
     assert flops.attention == flops.projections + 2 * n * 2 * d_model * 4 * d_model
 
 
-def test_compartir_claves_y_valores_ahorra_proyecciones_y_no_atencion():
+def test_sharing_keys_and_values_saves_projections_and_not_attention():
     full, grouped = cost.attention_flops(512, 8, 64), cost.attention_flops(512, 8, 64, num_kv_heads=2)
     assert grouped.attention == full.attention
     assert grouped.projections * 8 == full.projections * 5
@@ -146,18 +146,18 @@ def test_compartir_claves_y_valores_ahorra_proyecciones_y_no_atencion():
 
 
 @pytest.mark.parametrize(("h", "n", "batch"), [(1, 5, 1), (4, 5, 1), (4, 9, 3)])
-def test_las_puntuaciones_son_las_de_los_pesos_de_verdad(h, n, batch):
+def test_scores_are_those_of_real_weights(h, n, batch):
     _, weights = layer(12, h, h, None)(torch.randn(batch, n, 12), need_weights=True)
     assert cost.score_elements(h, n, batch=batch) == weights.numel()
     assert cost.score_bytes(h, n, batch=batch) == weights.nbytes
     assert cost.score_bytes(h, n, batch=batch, bytes_per_element=2) == weights.half().nbytes
 
 
-def test_las_puntuaciones_crecen_con_h():
+def test_scores_grow_with_h():
     assert [cost.score_elements(h, 128) for h in (1, 32)] == [16_384, 524_288]
 
 
-def test_las_puntuaciones_de_bert_con_1024_tokens_ocupan_48_mib():
+def test_scores_of_bert_with_1024_tokens_take_48_mib():
     assert cost.score_bytes(12, 1024) == 48 * 2**20
 
 
@@ -166,7 +166,7 @@ def test_las_puntuaciones_de_bert_con_1024_tokens_ocupan_48_mib():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(("h", "g"), [(6, 6), (6, 2), (6, 1)])
-def test_la_cache_es_la_de_una_cache_llena(h, g, dtype):
+def test_cache_is_that_of_a_full_cache(h, g, dtype):
     n_layers, d_k, n, batch = 3, 5, 11, 2
     layers = [layer(24, h, g, d_k).to(dtype) for _ in range(n_layers)]
     caches = [mc.KVCache() for _ in layers]
@@ -178,7 +178,7 @@ def test_la_cache_es_la_de_una_cache_llena(h, g, dtype):
     assert cost.kv_cache_bytes(n_layers, g, d_k, n, batch, dtype.itemsize) == expected
 
 
-def test_una_capa_con_ventana_guarda_la_ventana():
+def test_a_layer_with_a_window_keeps_the_window():
     """`cache_bytes` de Mistral, frente a una caché de verdad con ventana, a escala."""
     tiny = cost.ModelShape(
         name="", n_layers=5, num_heads=4, num_kv_heads=2, head_dim=3, d_model=12, source="", window=6, n_local_layers=2
@@ -192,13 +192,13 @@ def test_una_capa_con_ventana_guarda_la_ventana():
         assert tiny.cache_bytes(n, bytes_per_element=4) == expected
 
 
-def test_la_cache_a_lo_largo_del_contexto():
+def test_cache_along_the_context():
     two, three = MODELS["LLaMA-2-7B"], MODELS["Llama-3-8B"]
     assert (two.cache_bytes(4096), three.cache_bytes(4096)) == (2 * 2**30, 512 * 2**20)
     assert (two.cache_bytes(32_768), three.cache_bytes(32_768)) == (16 * 2**30, 4 * 2**30)
 
 
-def test_en_mha_la_cache_no_depende_de_h():
+def test_in_mha_the_cache_does_not_depend_on_h():
     assert {cost.kv_cache_bytes(12, h, 768 // h, 100) for h in (1, 4, 12, 48)} == {2 * 12 * 768 * 100 * 2}
 
 
@@ -223,7 +223,7 @@ PUBLISHED = [
 ]
 
 
-def test_estan_todos_los_modelos_y_los_dos_originales():
+def test_every_model_and_both_originals_are_there():
     assert set(MODELS) == {row[0] for row in PUBLISHED} | {"Transformer base", "Transformer big"}
     for name, shape in MODELS.items():
         assert shape.name == name
@@ -231,7 +231,7 @@ def test_estan_todos_los_modelos_y_los_dos_originales():
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=[row[0] for row in PUBLISHED])
-def test_cada_modelo_ocupa_lo_publicado(row):
+def test_each_model_takes_what_was_published(row):
     name, n_layers, h, g, d_k, d_model, kind, per_token, kib, mha_kib = row
     shape = MODELS[name]
     assert (shape.n_layers, shape.num_heads, shape.num_kv_heads) == (n_layers, h, g)
@@ -244,7 +244,7 @@ def test_cada_modelo_ocupa_lo_publicado(row):
     assert shape.has_cache == (name != "BERT-base")
 
 
-def test_los_dos_transformers_de_2017():
+def test_both_transformers_of_2017():
     base, big = MODELS["Transformer base"], MODELS["Transformer big"]
     assert (base.n_layers, base.num_heads, base.head_dim, base.d_model) == (6, 8, 64, 512)
     assert (big.n_layers, big.num_heads, big.head_dim, big.d_model) == (6, 16, 64, 1024)
@@ -261,7 +261,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_las_medidas_son_las_de_la_configuracion_de_transformers(name):
+def test_sizes_are_those_of_the_transformers_configuration(name):
     """La configuración por defecto de cada arquitectura es la de ese modelo."""
     config, shape = CONFIGS[name](), MODELS[name]
     d_model, h = config.hidden_size, config.num_attention_heads
@@ -275,7 +275,7 @@ def test_las_medidas_son_las_de_la_configuracion_de_transformers(name):
         assert config.layer_types.count("sliding_attention") == shape.n_local_layers
 
 
-def test_lo_que_se_sale_de_la_regla_lleva_nota():
+def test_exceptions_to_the_rule_have_a_note():
     for shape in MODELS.values():
         unusual = (
             shape.num_heads * shape.head_dim != shape.d_model and shape.kind != "MLA",
@@ -291,12 +291,12 @@ def test_lo_que_se_sale_de_la_regla_lleva_nota():
     ("name", "factor"),
     [("SmolLM2-135M", 3), ("Llama-3-8B", 4), ("Llama-3-70B", 8), ("Qwen2.5-7B", 7), ("Falcon-7B", 71)],
 )
-def test_el_factor_que_ahorra_compartir(name, factor):
+def test_factor_saved_by_sharing(name, factor):
     shape = MODELS[name]
     assert shape.mha_cache_bytes(100, 3) == factor * shape.cache_bytes(100, 3)
 
 
-def test_mla_como_si_fueran_dos_grupos_y_cuarto():
+def test_mla_is_like_two_groups_and_a_quarter():
     shape = MODELS["DeepSeek-V2"]
     assert shape.cached_elements == 576 == 2.25 * 2 * shape.head_dim
     assert shape.n_layers * shape.cached_elements == 34_560
@@ -304,7 +304,7 @@ def test_mla_como_si_fueran_dos_grupos_y_cuarto():
 
 
 @pytest.mark.parametrize(("name", "d_k"), [("GPT-2 small", 64), ("BERT-base", 64), ("LLaMA-2-7B", 128)])
-def test_la_convencion_de_d_k(name, d_k):
+def test_convention_of_d_k(name, d_k):
     shape = MODELS[name]
     assert shape.d_model // shape.num_heads == shape.head_dim == d_k
 
@@ -312,7 +312,7 @@ def test_la_convencion_de_d_k(name, d_k):
 # --- Divisores y errores ---
 
 
-def test_los_divisores_mas_proximos():
+def test_nearest_divisors():
     for size in range(1, 61):
         divisors = [k for k in range(1, size + 1) if size % k == 0]
         for wanted in range(1, 70):
@@ -344,12 +344,12 @@ CALLS = {
 
 @pytest.mark.parametrize("bad", [0, -3, 2.0, 0.5, "8", True, [2], torch.ones(2)], ids=repr)
 @pytest.mark.parametrize("name", CALLS)
-def test_un_tamano_que_no_vale_dice_cual_y_por_que(name, bad):
+def test_bad_size_says_which_and_why(name, bad):
     with pytest.raises(ValueError, match=rf"^Se esperaba {name.strip()} entero ≥ 1 y llegó .*Lo habitual: "):
         CALLS[name](bad)
 
 
-def test_h_que_no_divide_a_d_model():
+def test_h_that_does_not_divide_d_model():
     with pytest.raises(
         ValueError, match=r"d_model = 512 .* 12 cabezas \(512 / 12 = 42,67\).* \(8 o 16\) o da head_dim"
     ):
@@ -359,20 +359,20 @@ def test_h_que_no_divide_a_d_model():
     assert cost.attention_params(512, 12, head_dim=64) == 4 * 512 * 12 * 64
 
 
-def test_g_que_no_divide_a_h():
+def test_g_that_does_not_divide_h():
     with pytest.raises(ValueError, match=r"8 cabezas de consulta .* num_kv_heads = 3 .*\(2 o 4\).*h/g"):
         cost.attention_params(512, 8, num_kv_heads=3)
     with pytest.raises(ValueError, match=r"8 cabezas de consulta .* num_kv_heads = 16 "):
         cost.attention_flops(512, 8, 4, num_kv_heads=16)
 
 
-def test_los_enteros_de_numpy_valen_y_no_se_desbordan():
+def test_numpy_integers_are_accepted_and_do_not_overflow():
     n = np.int32(100_000)
     made = cost.score_bytes(np.int32(64), n)
     assert made == 64 * 100_000**2 * 4
     assert type(made) is int
 
 
-def test_importarlo_no_carga_torch():
+def test_importing_it_does_not_load_torch():
     code = "import sys; from multicabeza import cost; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -60,7 +60,7 @@ def chance(words, after, off=(), step=LAST) -> float:
 # --- Palabras y ejemplos ---
 
 
-def test_hay_una_palabra_por_token_y_ninguna_se_confunde_con_otra():
+def test_one_word_per_token_and_none_mistaken_for_another():
     assert len(WORDS) == induction.VOCABULARY
     assert len({laboratory.plain(word) for word in WORDS}) == len(WORDS)
     assert all(re.fullmatch(r"[a-záéíóúñ]{2,8}", word) for word in WORDS)
@@ -68,7 +68,7 @@ def test_hay_una_palabra_por_token_y_ninguna_se_confunde_con_otra():
     assert laboratory.plain("ÁRBOL") == "arbol"
 
 
-def test_los_ejemplos_caben_y_sus_palabras_existen():
+def test_examples_fit_and_their_words_exist():
     for _, example in EXAMPLES:
         if isinstance(example, list):
             assert set(example) <= set(WORDS)
@@ -79,7 +79,7 @@ def test_los_ejemplos_caben_y_sus_palabras_existen():
             assert period * turns + 1 <= induction.LENGTH
 
 
-def test_lo_que_se_propone_existe():
+def test_what_is_proposed_exists():
     for state, title, text in TRIES:
         assert set(state) <= {"off", "step", "example"}
         assert all(re.fullmatch(r"[01]\.[0-3]", name) for name in state.get("off", []))
@@ -93,7 +93,7 @@ def test_lo_que_se_propone_existe():
 
 
 @pytest.mark.parametrize("step", induction.CHECKPOINT_STEPS)
-def test_los_pesos_llegan_enteros(step):
+def test_weights_arrive_whole(step):
     state = induction.load_checkpoint(step).state_dict()
     numbers = torch.cat([state[name].flatten() for name in sorted(state)])
     text = laboratory._packed(step)
@@ -101,14 +101,14 @@ def test_los_pesos_llegan_enteros(step):
     assert not set(text) & set("<>&\"'\\\n")
 
 
-def test_lo_que_perderia_cifras_no_se_empaqueta():
+def test_what_would_lose_digits_is_not_packed():
     with pytest.raises(ValueError, match="float16"):
         laboratory.pack({"a": torch.tensor([0.1])})
     strange = torch.tensor([0.0, -0.0, 65504.0, 6e-8, float("inf")]).half().float()
     assert torch.equal(unpack(laboratory.pack({"a": strange})).float(), strange)
 
 
-def test_los_archivos_del_libro(tmp_path):
+def test_files_of_the_book(tmp_path):
     from libro.laboratory import weight_files, write_weights
 
     (make,) = weight_files('<figure class="mc-lab mc-tensor mc-fig">')
@@ -127,7 +127,7 @@ def test_los_archivos_del_libro(tmp_path):
 # --- La salida ---
 
 
-def test_en_el_libro_los_programas_los_pone_la_pagina(monkeypatch):
+def test_in_the_book_the_page_brings_the_scripts(monkeypatch):
     block = shown(monkeypatch, "1")
     assert 'class="mc-lab mc-tensor mc-fig"' in block
     assert "<style>" not in block
@@ -135,14 +135,14 @@ def test_en_el_libro_los_programas_los_pone_la_pagina(monkeypatch):
     assert list(data_of(block)["weights"]) == [str(LAST)]
 
 
-def test_en_un_cuaderno_todo_va_dentro(monkeypatch):
+def test_in_a_notebook_everything_is_inside(monkeypatch):
     block = shown(monkeypatch, "0")
     assert "mcTensor" in block
     assert [int(step) for step in data_of(block)["weights"]] == list(induction.CHECKPOINT_STEPS)
     assert "http" not in re.sub(r'<script type="application/json">.*?</script>', "", block, flags=re.S)
 
 
-def test_lo_que_dice_la_figura_quieta(monkeypatch):
+def test_what_the_still_figure_says(monkeypatch):
     block = shown(monkeypatch, "1")
     likely = f"{chance(EXAMPLES[0][1], 'perro'):.2f}".replace(".", ",")
     assert f"el modelo predice «perro» ({likely}), la que siguió a «gato» las otras veces." in block
@@ -157,14 +157,14 @@ def test_lo_que_dice_la_figura_quieta(monkeypatch):
 DEFAULT = EXAMPLES[0][1]
 
 
-def test_completa_la_repeticion_y_sigue_sola():
+def test_completes_the_repetition_and_goes_on_alone():
     words = list(DEFAULT)
     for expected in (*FIRST[1:], FIRST[0]):
         words.append(WORDS[int(run(words)[0][-1].argmax())])
         assert words[-1] == expected
 
 
-def test_apagar_0_1_la_hunde_y_la_capa_1_deja_de_mirar():
+def test_switching_off_0_1_sinks_it_and_layer_1_stops_looking():
     _, whole = run(DEFAULT)
     logits, off = run(DEFAULT, ["0.1"])
     ids = [WORDS.index(word) for word in DEFAULT]
@@ -175,17 +175,17 @@ def test_apagar_0_1_la_hunde_y_la_capa_1_deja_de_mirar():
     assert logits.isfinite().all()
 
 
-def test_apagar_0_3_no_cambia_casi_nada():
+def test_switching_off_0_3_changes_almost_nothing():
     assert chance(DEFAULT, "perro", ["0.3"]) > 0.8
 
 
-def test_apagar_una_de_la_capa_1_baja_y_aguanta():
+def test_switching_off_one_of_layer_1_lowers_it_but_it_holds():
     assert chance(DEFAULT, "perro", ["1.2"]) < chance(DEFAULT, "perro") - 0.1
     assert run(DEFAULT, ["1.2"])[0][-1].argmax() == WORDS.index("perro")
     assert chance(DEFAULT, "perro", ["1.0", "1.1", "1.2", "1.3"]) < 0.05
 
 
-def test_en_el_paso_600_asoman_las_diagonales_y_la_prediccion_no():
+def test_at_step_600_the_diagonals_show_and_the_prediction_does_not():
     _, weights = run(DEFAULT, step=600)
     ids = [WORDS.index(word) for word in DEFAULT]
     assert (heads.previous_token_score(weights[0])[1:3] > 0.5).all()
@@ -201,7 +201,7 @@ def random_words(seed: int, count: int) -> list[list[int]]:
     return [torch.randperm(64, generator=generator).tolist() for _ in range(count)]
 
 
-def test_sin_repetir_la_perdida_suele_pasar_de_la_del_azar():
+def test_without_repetition_the_loss_is_usually_above_chance():
     losses = [
         torch.nn.functional.cross_entropy(run(words[:24])[0][:-1], torch.tensor(words[1:24])).item()
         for words in random_words(1, 40)
@@ -209,13 +209,13 @@ def test_sin_repetir_la_perdida_suele_pasar_de_la_del_azar():
     assert sum(loss > 4.159 for loss in losses) > 30
 
 
-def test_con_vueltas_de_cuatro_dos_no_bastan():
+def test_with_laps_of_four_two_are_not_enough():
     four = list(FIRST[:4])
     assert chance([*four * 2, four[0]], "perro") < 0.3
     assert chance([*four * 5, four[0]], "perro") > 0.8
 
 
-def test_la_capa_1_copia_sobre_todo_de_las_32_primeras_posiciones():
+def test_layer_1_copies_mostly_from_the_first_32_positions():
     words = [word for _ in range(16) for word in FIRST[:4]]
     _, weights = run(words)
     assert weights[1, :, -4:, 33:].sum(-1).mean() < 0.15
@@ -224,7 +224,7 @@ def test_la_capa_1_copia_sobre_todo_de_las_32_primeras_posiciones():
     assert sum(near[36:]) / len(near[36:]) < 0.2
 
 
-def test_de_dos_continuaciones_gana_la_primera():
+def test_of_two_continuations_the_first_wins():
     first = last = 0.0
     for w in random_words(0, 200):
         end = run([*w[:9], w[0], *w[9:16], w[0]])[0][-1].softmax(-1)
@@ -233,7 +233,7 @@ def test_de_dos_continuaciones_gana_la_primera():
     assert 0.03 < last < 0.1
 
 
-def test_sin_una_capa_entera_no_hay_induccion_y_0_0_no_es_buen_control():
+def test_no_induction_without_a_whole_layer_and_0_0_is_no_good_control():
     model = induction.load_checkpoint(LAST)
     groups = {f"{layer}.*": [(layer, head) for head in range(4)] for layer in range(2)}
     groups |= {"ninguna": [], "0.0": [(0, 0)], "0.1": [(0, 1)]}
@@ -245,6 +245,6 @@ def test_sin_una_capa_entera_no_hay_induccion_y_0_0_no_es_buen_control():
     assert table["ninguna"].previous[0][0] < 0.15
 
 
-def test_la_pagina_dice_que_token_es_gato():
+def test_the_page_says_which_token_is_cat():
     assert f"«gato» es el token {WORDS.index('gato')}" in PAGE
     assert "45 440" in PAGE

@@ -333,7 +333,7 @@ def _quiet(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, (*_, spots) in CALLS.items() for p in spots])
-def test_se_acepta_o_se_explica(name, parameter):
+def test_accepted_or_explained(name, parameter):
     """Ningún error ajeno, ni avisos en inglés: o vale, o lo dice un ValueError nuestro, en español."""
     function, good, spots = CALLS[name]
     foreign = []
@@ -362,7 +362,7 @@ WRONG_ROWS = {
 
 
 @pytest.mark.parametrize("case", WRONG_ROWS)
-def test_los_indices_y_las_vistas_reconocen_lo_que_no_son_pesos(case):
+def test_indices_and_views_recognise_what_are_not_weights(case):
     weights, message = WRONG_ROWS[case]
     with pytest.raises(ValueError, match=message):
         heads.sink_score(weights)
@@ -372,7 +372,7 @@ def test_los_indices_y_las_vistas_reconocen_lo_que_no_son_pesos(case):
         views.head_view(MAPS * 1.02, TOKENS, title="Vista")
 
 
-def test_un_trozo_de_la_frase_vale_en_las_vistas_y_en_los_indices():
+def test_views_and_indices_accept_a_piece_of_the_sentence():
     """Es lo que se aconseja cuando la frase es larga; en `token_view`, que pide filas enteras, no se aconseja."""
     slice_ = MAPS[..., 1:4, 1:4]
     heads.sink_score(slice_)
@@ -386,14 +386,14 @@ def test_un_trozo_de_la_frase_vale_en_las_vistas_y_en_los_indices():
         views.token_view(long, ["a"] * n, title="Vista")
 
 
-def test_copiar_con_nan_no_es_copiar_perfecto():
+def test_copying_with_nan_is_not_perfect_copying():
     """Con NaN ningún token queda por encima del suyo: el índice salía 1."""
     written = rand(2, 3, 5, 8) * NAN
     with pytest.raises(ValueError, match="written con números finitos"):
         heads.copying_score(written, MAPS, torch.tensor([1, 2, 1, 2, 1]), rand(11, 8))
 
 
-def test_los_tokens_no_mezclan_numeros_y_textos():
+def test_tokens_do_not_mix_numbers_and_texts():
     """Un texto se numera por orden de aparición, y ese número podía ser el de otro token."""
     with pytest.raises(ValueError, match="todos enteros o todos textos"):
         heads.prefix_matching_score(MAPS, [1, "a", 1, "b", 1])
@@ -402,13 +402,13 @@ def test_los_tokens_no_mezclan_numeros_y_textos():
         torch.testing.assert_close(heads.prefix_matching_score(MAPS, tokens), expected)
 
 
-def test_una_frecuencia_que_no_es_un_numero_se_rechaza():
+def test_frequency_that_is_not_a_number_is_refused():
     with pytest.raises(ValueError, match="frequencies con números finitos"):
         heads.rare_token_score(MAPS, [1.0, 2.0, NAN, 4.0, 5.0])
 
 
 @pytest.mark.parametrize("layer", [np.int64(1), torch.tensor(1)], ids=["numpy", "tensor"])
-def test_la_capa_que_sale_de_un_argmax_vale(layer, monkeypatch):
+def test_layer_from_an_argmax_is_accepted(layer, monkeypatch):
     """Elegir con argmax la capa que se enseña es lo corriente."""
     shown = []
     serial = re.compile(r"mc-\w+-\d+-|bertviz-\w+")
@@ -420,7 +420,7 @@ def test_la_capa_que_sale_de_un_argmax_vale(layer, monkeypatch):
     assert shown[1] == shown[3]
 
 
-def test_una_palabra_larguisima_no_deja_sin_sitio_al_mapa():
+def test_very_long_word_leaves_room_for_the_map():
     """Matplotlib avisaba, en inglés, de que la figura se quedaba en nada."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -428,7 +428,7 @@ def test_una_palabra_larguisima_no_deja_sin_sitio_al_mapa():
             view(MAPS, ["a", "b", "c", "d", "https://" + "e" * 200], title="Vista")
 
 
-def test_un_texto_no_son_sus_letras():
+def test_a_text_is_not_its_letters():
     """`seeds="hola"` contaba cuatro semillas."""
     with pytest.raises(ValueError, match="«seeds» debe ser un entero positivo"):
         views.claim("02-a", 1.0, seeds="hola")
@@ -437,7 +437,7 @@ def test_un_texto_no_son_sus_letras():
 # --- Errores que se veían mal o no se veían ----------------------------------------------------------------------
 
 
-def test_un_error_al_mover_el_control_se_ve(monkeypatch):
+def test_an_error_on_moving_the_control_is_seen(monkeypatch):
     """En un cuaderno, el error de un control se pierde en un registro y la figura de antes pasaría por la de ahora."""
     shown = []
     monkeypatch.setattr(views, "get_ipython", lambda: object())
@@ -460,7 +460,7 @@ def test_un_error_al_mover_el_control_se_ve(monkeypatch):
         views.explore(draw, {"a": [2, 3, 1]}, alt=ALT)
 
 
-def test_el_modelo_cargado_dice_donde_esta_lo_de_transformers():
+def test_loaded_model_says_where_the_transformers_part_is():
     loaded = models.LoadedModel(model=NET, tokenizer=None, source="prueba")
     with pytest.raises(AttributeError, match=r"no tiene «config»\. Lo de transformers está en \.model y \.tokenizer"):
         _ = loaded.config
@@ -469,7 +469,7 @@ def test_el_modelo_cargado_dice_donde_esta_lo_de_transformers():
         models.forward_with_cache(loaded, torch.ones(1, 3).long())
 
 
-def test_de_una_frase_demasiado_larga_solo_se_habla_en_espanol(caplog):
+def test_too_long_a_sentence_is_explained_only_in_spanish(caplog):
     bert = models.load_bert()
     logging.getLogger("transformers").addHandler(caplog.handler)
     try:
@@ -482,7 +482,7 @@ def test_de_una_frase_demasiado_larga_solo_se_habla_en_espanol(caplog):
     assert not caplog.records
 
 
-def test_un_nombre_parecido_se_sugiere():
+def test_similar_name_is_suggested():
     for name, meant in {"MultiheadAttention": "MultiHeadAttention", "loadbert": "load_bert", "Check": "check"}.items():
         with pytest.raises(AttributeError, match=f"no tiene «{name}». ¿Querías decir «{meant}»"):
             getattr(mc, name)
@@ -490,14 +490,14 @@ def test_un_nombre_parecido_se_sugiere():
         _ = mc.zzz
 
 
-def test_un_modelo_que_no_esta_en_la_tabla_dice_los_que_hay():
+def test_a_model_not_in_the_table_says_which_there_are():
     with pytest.raises(KeyError, match=r"No hay ningún modelo 'GPT-4'\. Los que hay: Transformer base"):
         _ = cost.MODELS["GPT-4"]
     assert cost.MODELS.get("GPT-4") is None
     assert "GPT-4" not in cost.MODELS
 
 
-def test_el_peso_de_8_bits_y_el_disperso_se_nombran():
+def test_eight_bit_and_sparse_weights_are_named():
     with pytest.raises(ValueError, match="float8_e4m3fn"):
         mc.scaled_dot_product_attention(*[QKV.to(torch.float8_e4m3fn)] * 3)
     with pytest.raises(ValueError, match=r"disperso .*to_dense"):

@@ -119,37 +119,37 @@ def splits(n=4, num_heads=2, head_dim=2):
 # --- Paleta ---
 
 
-def test_ciede2000_reproduce_un_par_publicado():
+def test_ciede2000_reproduces_a_published_pair():
     """Primer par de la tabla de Sharma, Wu y Dalal (2005): 2,0425."""
     assert ciede2000(np.array([50, 2.6772, -79.7751]), np.array([50, 0, -82.7485])) == pytest.approx(2.0425, abs=1e-4)
 
 
-def test_hay_doce_colores_de_cabeza_distintos():
+def test_there_are_twelve_different_head_colors():
     assert len(set(plots.HEAD_COLORS)) >= 12
 
 
 @pytest.mark.parametrize("vision", VISION)
-def test_las_cabezas_se_distinguen_con_cualquier_vision(vision):
+def test_heads_are_told_apart_with_any_vision(vision):
     assert smallest_difference(plots.HEAD_COLORS, vision) >= MINIMUM[vision]
 
 
-def test_la_paleta_habitual_no_pasaria():
+def test_usual_palette_would_not_pass():
     """El control: los diez colores de matplotlib (los de BertViz) no se distinguen con deuteranopia."""
     assert smallest_difference([f"C{i}" for i in range(10)], "deuteranopia") < MINIMUM["deuteranopia"]
 
 
 @pytest.mark.parametrize("color", plots.HEAD_COLORS)
-def test_los_colores_de_cabeza_contrastan_con_el_papel(color):
+def test_head_colors_contrast_with_the_paper(color):
     assert contrast(color) >= 3
 
 
 @pytest.mark.parametrize("color", [plots.INK, plots.MUTED, plots.ACCENT, plots.ACCENT_2])
-def test_los_colores_de_texto_se_leen(color):
+def test_text_colors_are_readable(color):
     assert contrast(color, plots.PAPER) >= 4.5
 
 
 @pytest.mark.parametrize("color", plots.HEAD_COLORS)
-def test_text_color_oscurece_lo_justo(color):
+def test_text_color_darkens_just_enough(color):
     assert contrast(plots.text_color(color)) >= 4.5
     assert plots.text_color("#000000") == (0, 0, 0)
 
@@ -246,7 +246,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_cada_figura_se_dibuja_sin_avisos_y_sin_tocar_el_estilo_de_fuera(name):
+def test_each_figure_is_drawn_without_warnings_and_leaves_the_style_alone(name):
     before = dict(mpl.rcParams)
     figure = drawn(FIGURES[name]())
     assert isinstance(figure, Figure)
@@ -257,7 +257,7 @@ def test_cada_figura_se_dibuja_sin_avisos_y_sin_tocar_el_estilo_de_fuera(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_en_un_telefono_de_390_px_la_letra_se_lee(name):
+def test_letters_are_readable_on_a_390_px_phone(name):
     """358 px útiles: ningún texto por debajo de 8,5 px, y lo normal por encima de 10."""
     figure = drawn(FIGURES[name]())
     scale = 358 / figure.get_figwidth() / 72
@@ -269,7 +269,7 @@ def test_en_un_telefono_de_390_px_la_letra_se_lee(name):
 
 
 @pytest.mark.parametrize("name", ["lines", "bars", "vectors2d"])
-def test_los_ejes_llevan_coma_decimal(name):
+def test_axes_have_decimal_comma(name):
     figure = drawn(FIGURES[name]())
     (axes,) = figure.axes
     labels = [t.get_text() for axis in (axes.xaxis, axes.yaxis) for t in axis.get_ticklabels()]
@@ -277,14 +277,14 @@ def test_los_ejes_llevan_coma_decimal(name):
     assert not any("." in label.replace("{,}", ",") for label in labels if any(c.isdigit() for c in label))
 
 
-def test_los_ejes_logaritmicos_llevan_numeros_corrientes():
+def test_logarithmic_axes_have_plain_numbers():
     figure = drawn(plots.lines([1, 10, 100], {"a": [0.01, 0.1, 1]}, xlabel="x", ylabel="y", xscale="log", yscale="log"))
     labels = {t.get_text() for t in figure.axes[0].get_yticklabels()}
     assert {"0,01", "0,1", "1"} <= labels
 
 
 @pytest.mark.slow
-def test_las_figuras_no_quedan_en_pyplot():
+def test_figures_do_not_stay_in_pyplot():
     import matplotlib.pyplot as plt
 
     plt.close("all")
@@ -296,19 +296,19 @@ def test_las_figuras_no_quedan_en_pyplot():
 # --- Contenido ---
 
 
-def test_heatmap_escribe_cada_peso_con_coma():
+def test_heatmap_writes_each_weight_with_comma():
     matrix = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
     assert {"0,25", "0,75", "1,00", "0,00"} <= set(texts(plots.heatmap(matrix)))
 
 
-def test_heatmap_no_escribe_numero_en_lo_prohibido():
+def test_heatmap_writes_no_number_on_what_is_masked():
     matrix = torch.tensor([[1.0, float("nan")], [0.4, 0.6]])
     mask = torch.tensor([[True, False], [True, True]])
     shown = texts(plots.heatmap(matrix, mask=mask))
     assert sum("," in text for text in shown) == 3
 
 
-def test_arcs_dibuja_una_flecha_por_peso_y_mas_gruesa_cuanto_mayor():
+def test_arcs_draws_one_arrow_per_weight_thicker_if_larger():
     from matplotlib.patches import FancyArrowPatch
 
     row = [0.7, 0.2, 0.1, 0.0, 0.0, 0.0]
@@ -322,7 +322,7 @@ def test_arcs_dibuja_una_flecha_por_peso_y_mas_gruesa_cuanto_mayor():
     assert len(plots.arcs(TOKENS, torch.eye(6)).findobj(FancyArrowPatch)) == 6
 
 
-def test_lines_dibuja_banda_y_referencia():
+def test_lines_draws_band_and_reference():
     figure = plots.lines(
         [1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", intervals={"a": ([0, 1], [2, 3])}, references={"azar": 0.5}
     )
@@ -330,7 +330,7 @@ def test_lines_dibuja_banda_y_referencia():
     assert {"a", "azar"} <= set(texts(figure))
 
 
-def test_panels_comparten_ejes_y_color_por_nombre():
+def test_panels_share_axes_and_color_by_name():
     """La misma serie en dos paneles lleva el mismo color; el que sobra de la última fila queda en blanco."""
     series = {"sube": {"a": [1, 2], "b": [1, 4]}, "baja": {"b": [1, 0.5]}, "quieto": {"c": [1, 1]}}
     figure = plots.panels([1, 64], series, xlabel="h", xscale="log2", yscale="log2", intervals={"b": ([1, 3], [1, 5])})
@@ -342,7 +342,7 @@ def test_panels_comparten_ejes_y_color_por_nombre():
     assert first.collections and not spare.axison  # noqa: PT018
 
 
-def test_verdict_rows_pinta_el_liston_y_marca_cada_veredicto():
+def test_verdict_rows_paints_the_threshold_and_marks_each_verdict():
     figure = FIGURES["verdict_rows"]()
     (axes,) = figure.axes
     bars = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2]
@@ -354,7 +354,7 @@ def test_verdict_rows_pinta_el_liston_y_marca_cada_veredicto():
     assert {"supera el listón", "no se puede decir", "no lo supera", "listón", "control"} == labels
 
 
-def test_los_vectores_no_mueven_los_ejes():
+def test_vectors_do_not_move_the_axes():
     """Con el mismo límite, los ejes caen en el mismo sitio aunque los nombres cambien de lugar."""
     places = []
     for vector in ((1, 0), (-1, 0), (0, 1)):
@@ -369,7 +369,7 @@ def faces(figure):
     return [mpl.colors.to_hex(p.get_facecolor()) for p in patches]
 
 
-def test_convex_pair_pone_cada_mezcla_en_su_sitio_y_los_ejes_quietos():
+def test_convex_pair_puts_each_mixture_in_its_place_and_keeps_the_axes_still():
     figures = [plots.convex_pair(pair, [[0.6, 0.4], [0.2, 0.8]]) for pair in (PAIR, [[1, 1], [-1, -1]])]
     stars = [line for line in figures[0].axes[0].lines if line.get_marker() == "*"]
     assert [star.get_color() for star in stars] == list(plots.HEAD_COLORS[:2])
@@ -377,7 +377,7 @@ def test_convex_pair_pone_cada_mezcla_en_su_sitio_y_los_ejes_quietos():
     assert figures[0].axes[0].get_xlim() == figures[1].axes[0].get_xlim()
 
 
-def test_seed_panels_dibuja_cada_semilla_y_une_las_medianas():
+def test_seed_panels_draws_each_seed_and_joins_the_medians():
     values = [[0.1, 0.2, 0.9], [1, 0.5], []]
     axes = plots.seed_panels([1, 2, 4], {"acierto": values}, xlabel="h").axes[0]
     line, *dots = axes.lines
@@ -385,7 +385,7 @@ def test_seed_panels_dibuja_cada_semilla_y_une_las_medianas():
     assert [dot.get_ydata().tolist() for dot in dots] == values
 
 
-def test_head_rows_pinta_cada_peso_del_color_de_su_cabeza():
+def test_head_rows_paints_each_weight_in_the_color_of_its_head():
     figure = plots.head_rows(PHRASE, {"a": looks(2), "b": looks(1) / 2}, ["lo", "estudió"])
     cells = np.array(faces(figure)).reshape(-1, len(PHRASE))
     assert len(cells) == 2 * 2 + 2
@@ -396,7 +396,7 @@ def test_head_rows_pinta_cada_peso_del_color_de_su_cabeza():
     assert texts(figure).count("0,5") == 2
 
 
-def test_seed_rows_pone_un_punto_por_semilla_y_una_forma_por_suceso():
+def test_seed_rows_has_one_dot_per_seed_and_one_shape_per_event():
     rows, kinds = {"a": [0.2, 0.4, 0.4], "b": [1, 0]}, {"a": ["sí", "no", "sí"]}
     figure = plots.seed_rows(rows, xlabel="acierto", kinds=kinds)
     dots = [line for line in figure.axes[0].lines if line.get_linestyle() == "None" and len(line.get_xdata())]
@@ -407,7 +407,7 @@ def test_seed_rows_pone_un_punto_por_semilla_y_una_forma_por_suceso():
     assert [text.get_text() for text in figure.legends[0].texts] == ["sí", "no"]
 
 
-def test_query_stems_levanta_un_palo_por_peso():
+def test_query_stems_raises_one_stem_per_weight():
     rows = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.3, 0.7]])
     axes = plots.query_stems(rows, marks={"anterior": 0}).axes[0]
     sticks = [[path.vertices[1, 1] for path in lines.get_paths()] for lines in axes.collections]
@@ -415,7 +415,7 @@ def test_query_stems_levanta_un_palo_por_peso():
     assert [text.get_text() for text in axes.texts] == ["anterior"]
 
 
-def test_neuron_view_ensena_los_productos_y_los_pesos():
+def test_neuron_view_shows_the_products_and_the_weights():
     products = torch.arange(12.0).view(3, 4) - 6
     figure = plots.neuron_view(products, TOKENS[:3], [0.7, 0.2, 0.1], query=2, limit=10)
     cells, bars = figure.axes[:2]
@@ -426,7 +426,7 @@ def test_neuron_view_ensena_los_productos_y_los_pesos():
     assert [label.get_fontweight() for label in cells.get_yticklabels()] == ["normal", "normal", "bold"]
 
 
-def test_stacked_señala_la_misma_franja_y_cada_medida_tiene_su_color():
+def test_stacked_marks_the_same_band_and_each_measure_has_its_color():
     figure = FIGURES["stacked"]()
     loss, index = figure.axes
     assert [list(line.get_ydata()) for line in loss.lines] == [[3, 2, 1], [3, 3, 3], [2.5, 2.5]]
@@ -438,7 +438,7 @@ def test_stacked_señala_la_misma_franja_y_cada_medida_tiene_su_color():
         assert list(band.intervalx) == pytest.approx([0.5, 1.5])
 
 
-def test_seed_curves_dibuja_cada_semilla_en_las_dos_escalas():
+def test_seed_curves_draws_each_seed_on_both_scales():
     """En la logarítmica no cabe el paso 0; en la otra, sí."""
     linear_axes, log_axes = FIGURES["seed_curves"]().axes
     assert (linear_axes.get_xscale(), log_axes.get_xscale()) == ("linear", "log")
@@ -448,13 +448,13 @@ def test_seed_curves_dibuja_cada_semilla_en_las_dos_escalas():
     assert len({line.get_color() for line in linear_axes.lines[:3]}) == 2
 
 
-def test_induction_circuit_dice_quien_lee_a_quien():
+def test_induction_circuit_says_who_reads_whom():
     texts = " ".join(text.get_text().replace("\n", " ") for text in plots.induction_circuit("sol", "mar").axes[0].texts)
     for piece in ("clave: «iba tras sol»", "consulta: «¿quién iba tras sol?»", "escribe «mar»", "el siguiente: «mar»"):
         assert piece in texts
 
 
-def test_head_split_no_cambia_de_tamano_con_h():
+def test_head_split_does_not_change_size_with_h():
     """Las matrices son las mismas con cualquier h: solo cambian sus colores."""
     sizes, painted = set(), set()
     for num_heads in (1, 2, 4, 8):
@@ -468,7 +468,7 @@ def test_head_split_no_cambia_de_tamano_con_h():
 
 
 @pytest.mark.parametrize("num_heads", [2, 4, 8])
-def test_head_split_troceada_deja_una_entrada_de_cada_h(num_heads):
+def test_sliced_head_split_keeps_one_input_in_h(num_heads):
     whole, sliced = (
         sum(color in plots.HEAD_COLORS for color in faces(plots.head_split(8, num_heads, sliced=sliced)))
         for sliced in (False, True)
@@ -477,7 +477,7 @@ def test_head_split_troceada_deja_una_entrada_de_cada_h(num_heads):
     assert whole - sliced == 64 - 64 // num_heads - 8
 
 
-def test_layer_step_escribe_los_numeros_de_su_paso():
+def test_layer_step_writes_the_numbers_of_its_step():
     trace = layer_trace()
     shown = {name: texts(plots.layer_step(i, trace, TOKENS[:4])) for i, (name, _) in enumerate(plots.LAYER_STEPS)}
     new = trace["x"] + trace["output"]
@@ -487,14 +487,14 @@ def test_layer_step_escribe_los_numeros_de_su_paso():
     assert "−∞" not in shown["puntuar"]
 
 
-def test_layer_step_no_cambia_de_tamano():
+def test_layer_step_does_not_change_size():
     sizes = {
         tuple(plots.layer_step(i, layer_trace(), TOKENS[:4]).get_size_inches()) for i in range(len(plots.LAYER_STEPS))
     }
     assert len(sizes) == 1
 
 
-def test_contributions_apila_y_suma():
+def test_contributions_stacks_and_adds():
     parts = {"x": [1.0, 0.5], "cabeza 0": [0.5, -2.0], "cabeza 1": [0.25, -1.0]}
     axes = plots.contributions(parts, ["a", "b"], xlabel="x").axes[0]
     (total,) = [line for line in axes.lines if line.get_label() == "suma"]
@@ -504,7 +504,7 @@ def test_contributions_apila_y_suma():
     assert {(0.0, 0.5), (0.0, -2.0), (-2.0, -1.0)} <= bars  # lo negativo, hacia la izquierda
 
 
-def test_head_entries_ensena_la_mezcla():
+def test_head_entries_shows_the_mixture():
     right, wrong = (texts(plots.head_entries({"una": split}, TOKENS[:4])) for split in splits().values())
     assert right.count("cabeza 0") == wrong.count("cabeza 0") == 1
     entries = [t for t in right if " · " in t]
@@ -515,7 +515,7 @@ def test_head_entries_ensena_la_mezcla():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_nada_se_sale_de_la_figura(name):
+def test_nothing_overflows_the_figure(name):
     figure = drawn(FIGURES[name]())
     page = figure.bbox
     outside = set()  # las marcas que quedan fuera del eje no se dibujan
@@ -532,7 +532,7 @@ def test_nada_se_sale_de_la_figura(name):
 
 
 @pytest.mark.parametrize("angle", range(0, 360, 15))
-def test_los_nombres_de_los_vectores_no_se_pisan(angle):
+def test_vector_names_do_not_overlap(angle):
     vectors = {"consulta": (2 * np.cos(np.radians(angle)), 2 * np.sin(np.radians(angle)))}
     figure = drawn(plots.vectors2d({**vectors, "clave 1": (1, 1), "clave 2": (-1, 0.3)}, limit=2.6))
     boxes = [t.get_window_extent() for t in figure.axes[0].texts]
@@ -548,7 +548,7 @@ def test_printable(token, shown):
     assert plots.printable(token) == shown
 
 
-def test_un_token_con_dolares_no_se_toma_por_formula():
+def test_token_with_dollars_is_not_taken_for_a_formula():
     figure = plots.heatmap([[1.0]], ["$\\frac$"], ["$x$"])
     drawn(figure)
 
@@ -574,7 +574,7 @@ def test_scatter_marks_and_names_its_points():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["las dos"]
 
 
-def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
+def test_pruning_story_goes_from_all_to_none():
     """El eje x empieza con todas las cabezas y acaba sin ninguna; cada grupo tiene su entrada en la leyenda."""
     lines = {"sin ajuste": ([8, 4, 0], [[95, 50, 5], [95, 60, 3]])}
     dots = {"puertas": [(4, 94), (1, 88)], "al azar": [(4, 93)]}
@@ -590,7 +590,7 @@ def test_la_historia_de_la_poda_va_de_todas_a_ninguna():
     assert means == [[95, 55, 4]]
 
 
-def test_running_softmax_lleva_el_maximo_y_la_suma():
+def test_running_softmax_carries_the_maximum_and_the_sum():
     """La suma que escribe es la de las puntuaciones leídas, y el hueco, lo que valían con el máximo anterior."""
     scores = [1, 0.5, 2.5, -1, 0.3]
     figure = plots.running_softmax(scores, [2, 2, 1], 2)
@@ -604,7 +604,7 @@ def test_running_softmax_lleva_el_maximo_y_la_suma():
     assert "lo anterior" not in plots.running_softmax(scores, [2, 2, 1], 1).get_suptitle()
 
 
-def test_score_tiles_solo_tiene_una_baldosa_a_la_vez():
+def test_score_tiles_only_has_one_tile_at_a_time():
     for step in (0, 6, 15):
         shown = [color for color in faces(plots.score_tiles(4, step)) if color == mpl.colors.to_hex(plots.ACCENT)]
         assert len(shown) == 3  # la baldosa, su bloque de claves y su bloque de consultas
@@ -680,7 +680,7 @@ def test_score_tiles_solo_tiene_una_baldosa_a_la_vez():
         ),
     ],
 )
-def test_los_errores_dicen_que_se_esperaba(call, message):
+def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -692,7 +692,7 @@ def face(patch):
     return tuple(round(channel, 3) for channel in patch.get_facecolor()[:3])
 
 
-def test_shared_heads_une_cada_consulta_con_su_grupo():
+def test_shared_heads_joins_each_query_to_its_group():
     figure = plots.shared_heads(6, {"MHA": 6, "GQA": 2})
     axes = figure.axes[0]
     links = sorted(line.get_xdata()[0] for line in axes.lines if line.get_ydata()[0] > 1.5)
@@ -703,7 +703,7 @@ def test_shared_heads_une_cada_consulta_con_su_grupo():
     assert texts(figure).count("0") == 4  # consulta y claves, en los dos dibujos
 
 
-def test_cache_growth_pinta_lo_guardado_lo_nuevo_y_lo_que_falta():
+def test_cache_growth_paints_what_is_stored_new_and_missing():
     tokens = ["a", "b", "c", "d"]
     for step, kinds in {0: "nn..", 1: "oon.", 2: "ooon"}.items():
         axes = plots.cache_growth(tokens, 2, step, num_kv_heads=3).axes[0]
@@ -717,18 +717,18 @@ def test_cache_growth_pinta_lo_guardado_lo_nuevo_y_lo_que_falta():
         assert seen == [*[kinds] * 6, query]
 
 
-def test_cache_growth_ensena_los_pesos_de_la_consulta():
+def test_cache_growth_shows_the_weights_of_the_query():
     axes = plots.cache_growth(["a", "b", "c"], 1, 1, num_kv_heads=1, weights=[1.0, 0.0]).axes[0]
     shades = [face(p) for p in axes.patches]
     assert tuple(round(c, 3) for c in plots.WEIGHT_CMAP(1.0)[:3]) in shades
 
 
-def test_latent_attention_escribe_los_tamanos():
+def test_latent_attention_writes_the_sizes():
     written = texts(plots.latent_attention(16, 32, 8, {"uno": 380, "dos": 25.3125}))
     assert {"380", "25,3", "16 claves\n(se rehacen)", "comprimido\n32 números"} <= set(written)
 
 
-def test_speed_rows_separa_lo_que_gana_de_lo_que_pierde():
+def test_speed_rows_separates_gains_from_losses():
     axes = plots.speed_rows({"a": (0.5, 0.4, 0.6), "b": (3, 2, 4)}, xlabel="veces").axes[0]
     marks = {line.get_ydata()[0]: line.get_color() for line in axes.lines if line.get_marker() in "os"}
     assert marks == {0: plots.ACCENT_2, 1: plots.ACCENT}
@@ -747,6 +747,6 @@ def test_speed_rows_separa_lo_que_gana_de_lo_que_pierde():
         (lambda: plots.speed_rows({"a": (1, 0, 2)}, xlabel="veces"), "mayores que 0"),
     ],
 )
-def test_compartir_explica_lo_que_no_vale(draw, message):
+def test_sharing_explains_what_is_not_valid(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()

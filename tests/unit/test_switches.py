@@ -31,7 +31,7 @@ def data_of(block: str) -> dict:
     return json.loads(re.search(r'<script type="application/json">(.*?)</script>', block, re.S)[1])
 
 
-def test_los_pesos_llegan_enteros():
+def test_weights_arrive_whole():
     state = translator.load_checkpoint("base").state_dict()
     numbers = torch.cat([state[name].flatten() for name in sorted(state)])
     assert torch.equal(unpack(switches._packed()).float(), numbers)
@@ -40,7 +40,7 @@ def test_los_pesos_llegan_enteros():
     assert len(text) < 500_000
 
 
-def test_el_libro_escribe_los_pesos_si_una_pagina_los_pide(tmp_path):
+def test_book_writes_the_weights_if_a_page_wants_them(tmp_path):
     from libro.laboratory import weight_files, write_weights
 
     (make,) = weight_files('<figure class="mc-switchboard mc-tensor mc-fig" id="x">')
@@ -50,7 +50,7 @@ def test_el_libro_escribe_los_pesos_si_una_pagina_los_pide(tmp_path):
 
 
 @pytest.mark.parametrize("book", ["0", "1"])
-def test_la_salida(monkeypatch, book):
+def test_output(monkeypatch, book):
     block = shown(monkeypatch, book)
     assert 'class="mc-switchboard mc-tensor mc-fig"' in block
     assert ("<style>" in block) == (book == "0")
@@ -61,7 +61,7 @@ def test_la_salida(monkeypatch, book):
     )
 
 
-def test_lo_que_cuenta_es_lo_medido(monkeypatch):
+def test_what_it_tells_is_what_was_measured(monkeypatch):
     data, record = data_of(shown(monkeypatch, "1")), load_record("07_translation")
     curves = record.values["runs"][str(record.seeds[0])]["curves"]
     model, sentences = translator.load_checkpoint("base"), corpus("test", switches.NUM_SENTENCES)

@@ -90,7 +90,7 @@ def only(shown):
 # --- show ---
 
 
-def test_show_ensena_una_vez_con_alt_y_pie(shown, book):
+def test_show_displays_once_with_alt_and_caption(shown, book):
     assert views.show(figure(), alt='Un vector «q» & <otro> "más"', caption="Pie <b>") is None
     block = only(shown)
     (image,) = block.all("img")
@@ -101,18 +101,18 @@ def test_show_ensena_una_vez_con_alt_y_pie(shown, book):
 
 
 @pytest.mark.parametrize("alt", [None, "", "   ", "figura"])
-def test_show_exige_decir_lo_que_se_ve(shown, alt):
+def test_show_requires_saying_what_is_seen(shown, alt):
     with pytest.raises(ValueError, match="alternativo"):
         views.show(figure(), alt=alt)
     assert not shown
 
 
-def test_show_pide_una_figura(shown):
+def test_show_wants_a_figure(shown):
     with pytest.raises(ValueError, match=r"axes\.figure"):
         views.show(figure().axes[0], alt=ALT)
 
 
-def test_la_imagen_es_png_de_paleta_opaca_y_ligera(shown, book):
+def test_image_is_a_light_opaque_palette_png(shown, book):
     views.show(figure(), alt=ALT)
     (attrs,) = only(shown).all("img")
     raw = base64.b64decode(attrs["src"].removeprefix("data:image/png;base64,"))
@@ -125,7 +125,7 @@ def test_la_imagen_es_png_de_paleta_opaca_y_ligera(shown, book):
     assert abs(image.width / image.height - int(attrs["width"]) / int(attrs["height"])) < 0.01
 
 
-def test_la_paleta_no_cambia_los_colores():
+def test_palette_does_not_change_the_colors():
     """Con doce líneas de doce colores, ningún punto se aleja mucho de su color."""
     made = plots.lines(
         range(20),
@@ -141,7 +141,7 @@ def test_la_paleta_no_cambia_los_colores():
     assert max(high for _, high in difference.getextrema()) <= 40
 
 
-def test_show_cierra_las_figuras_de_pyplot(shown):
+def test_show_closes_pyplot_figures(shown):
     import matplotlib.pyplot as plt
 
     made, axes = plt.subplots()
@@ -150,13 +150,13 @@ def test_show_cierra_las_figuras_de_pyplot(shown):
     assert plt.get_fignums() == []
 
 
-def test_un_signo_que_la_letra_no_tiene_no_avisa(shown):
+def test_sign_missing_from_the_font_does_not_warn(shown):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         views.show(plots.heatmap([[1.0]], ["猫"], ["😀"]), alt=ALT)
 
 
-def test_los_estilos_van_dentro_solo_fuera_del_libro(shown, monkeypatch):
+def test_styles_go_inside_only_outside_the_book(shown, monkeypatch):
     for value in ("0", "1"):
         monkeypatch.setenv("MULTICABEZA_BOOK", value)
         views.show(figure(), alt=ALT)
@@ -166,14 +166,14 @@ def test_los_estilos_van_dentro_solo_fuera_del_libro(shown, monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(views.WEB.glob("*.js")), ids=lambda path: path.name)
-def test_ningun_guion_puede_cerrar_su_etiqueta(path):
+def test_no_script_can_close_its_tag(path):
     assert "</script" not in path.read_text("utf8").lower()
 
 
 # --- explore en el libro ---
 
 
-def test_explore_dibuja_todos_los_estados_y_ensena_el_primero(shown, book):
+def test_explore_draws_every_state_and_shows_the_first(shown, book):
     calls = []
 
     def draw(a, on):
@@ -204,26 +204,26 @@ def test_explore_dibuja_todos_los_estados_y_ensena_el_primero(shown, book):
     assert {"class": "mc-live", "aria-live": "polite"} in block.all("p")
 
 
-def test_explore_guarda_una_vez_cada_imagen(shown, book):
+def test_explore_stores_each_image_once(shown, book):
     views.explore(lambda a: figure(min(a, 2)), {"a": [1, 2, 3, 4]}, alt=ALT)
     data = only(shown).data()
     assert data["index"] == [0, 1, 1, 1]
     assert len(data["frames"]) == 2
 
 
-def test_explore_con_alt_fijo_dice_el_estado(shown, book):
+def test_explore_with_fixed_alt_says_the_state(shown, book):
     views.explore(figure, {"altura": [1, 2.5, 3]}, alt=ALT)
     assert only(shown).data()["alts"][1] == f"{ALT} (altura: 2,5)"
 
 
-def test_explore_se_niega_a_pesar_demasiado(shown, book, monkeypatch):
+def test_explore_refuses_to_weigh_too_much(shown, book, monkeypatch):
     monkeypatch.setattr(views, "MAX_EXPLORE_BYTES", 20_000)
     with pytest.raises(ValueError, match=r"pesa demasiado.*de 9 estados.*límite es 20 KB"):
         views.explore(figure, {"a": list(range(1, 10))}, alt=ALT)
     assert not shown
 
 
-def test_explore_exige_que_todos_los_estados_midan_lo_mismo(book):
+def test_explore_requires_states_of_the_same_size(book):
     with pytest.raises(ValueError, match="medir lo mismo"):
         views.explore(lambda a: plots.bars(["a"] * a, [1] * a, xlabel="x"), {"a": [1, 2]}, alt=ALT)
 
@@ -240,12 +240,12 @@ def test_explore_exige_que_todos_los_estados_midan_lo_mismo(book):
         ({"": [1, 2]}, "vacío"),
     ],
 )
-def test_explore_explica_los_controles_que_no_valen(controls, message):
+def test_explore_explains_bad_controls(controls, message):
     with pytest.raises(ValueError, match=message):
         views.explore(figure, controls, alt=ALT)
 
 
-def test_explore_exige_alt(book):
+def test_explore_requires_alt(book):
     with pytest.raises(ValueError, match="alternativo"):
         views.explore(figure, {"a": [1, 2]}, alt="")
 
@@ -253,7 +253,7 @@ def test_explore_exige_alt(book):
 # --- explore en un cuaderno vivo ---
 
 
-def test_explore_vivo_cambia_la_imagen_con_el_control(shown, notebook, monkeypatch):
+def test_live_explore_changes_the_image_with_the_control(shown, notebook, monkeypatch):
     import ipywidgets
 
     monkeypatch.setattr(views, "get_ipython", lambda: object())
@@ -281,7 +281,7 @@ def test_explore_vivo_cambia_la_imagen_con_el_control(shown, notebook, monkeypat
     assert calls.count((1, True)) == 1
 
 
-def test_sin_ipywidgets_explore_sale_dibujado(shown, notebook, monkeypatch):
+def test_without_ipywidgets_explore_comes_drawn(shown, notebook, monkeypatch):
     monkeypatch.setattr(views, "get_ipython", lambda: object())
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     views.explore(figure, {"a": [1, 2, 3]}, alt=ALT)
@@ -302,7 +302,7 @@ def params_of(document):
     return json.JSONDecoder().raw_decode(document, start)[0]
 
 
-def test_head_view_guarda_el_marco_sin_crearlo(shown, book):
+def test_head_view_stores_the_frame_without_creating_it(shown, book):
     views.head_view(weights(), TOKENS, title="Vista <de> prueba", layer=1, heads=[0, 2])
     block = only(shown)
     assert block.tags[0][1]["class"] == "mc-view"
@@ -320,7 +320,7 @@ def test_head_view_guarda_el_marco_sin_crearlo(shown, book):
     assert params["colors"] == list(plots.HEAD_COLORS)
 
 
-def test_los_pesos_viajan_una_vez_y_en_diezmilesimas(shown, book):
+def test_weights_travel_once_and_in_ten_thousandths(shown, book):
     w = weights()
     views.head_view(w, TOKENS, title="Vista")
     document = frame_of(only(shown))
@@ -333,7 +333,7 @@ def test_los_pesos_viajan_una_vez_y_en_diezmilesimas(shown, book):
 
 
 @pytest.mark.parametrize("view", [views.head_view, views.model_view])
-def test_los_tokens_no_pueden_salirse_del_texto(shown, book, view):
+def test_tokens_cannot_escape_the_text(shown, book, view):
     view(weights(), TOKENS, title="</script><script>alert(1)</script>")
     block = only(shown)
     page = block.rawdata_all
@@ -347,7 +347,7 @@ def test_los_tokens_no_pueden_salirse_del_texto(shown, book, view):
     assert all("alert(1)" not in script for script in inner.scripts if "mcParams =" not in script)
 
 
-def test_todos_los_cambios_a_bertviz_siguen_teniendo_donde_aplicarse():
+def test_every_change_to_bertviz_still_applies():
     from pathlib import Path
 
     import bertviz
@@ -358,7 +358,7 @@ def test_todos_los_cambios_a_bertviz_siguen_teniendo_donde_aplicarse():
             assert code.count(old) == 1, (kind, old)
 
 
-def test_las_vistas_estan_en_espanol(shown, book):
+def test_views_are_in_spanish(shown, book):
     views.head_view(weights(), TOKENS, title="Vista")
     views.model_view(weights(), TOKENS, title="Modelo")
     head, model = (frame_of(tree(item.data)) for item in shown)
@@ -368,7 +368,7 @@ def test_las_vistas_estan_en_espanol(shown, book):
     assert '"Cabezas"' in model
 
 
-def test_en_el_libro_d3_y_jquery_salen_de_static(shown, book):
+def test_in_the_book_d3_and_jquery_come_from_static(shown, book):
     views.head_view(weights(), TOKENS, title="Vista")
     document = frame_of(only(shown))
     assert [a["src"] for a in tree(document).all("script") if "src" in a] == [
@@ -378,7 +378,7 @@ def test_en_el_libro_d3_y_jquery_salen_de_static(shown, book):
     assert not re.search(r"(src|href)=.https?:", document)
 
 
-def test_fuera_del_libro_d3_viaja_dentro_o_va_a_su_direccion(shown, notebook, monkeypatch):
+def test_outside_the_book_d3_travels_inside_or_goes_to_its_address(shown, notebook, monkeypatch):
     views.head_view(weights(), TOKENS, title="Vista")
     monkeypatch.setattr(views, "_package_file", lambda *_: None)
     views.head_view(weights(), TOKENS, title="Vista")
@@ -390,7 +390,7 @@ def test_fuera_del_libro_d3_viaja_dentro_o_va_a_su_direccion(shown, notebook, mo
     assert all(url.startswith("https://cdnjs.cloudflare.com/") for url in sources)
 
 
-def test_la_vista_dice_en_palabras_lo_que_se_ve(shown, book):
+def test_view_says_in_words_what_is_seen(shown, book):
     w = torch.zeros(1, 2, 2, 2)
     w[0, :, 0] = torch.tensor([0.2, 0.8])
     w[0, :, 1] = torch.tensor([0.7, 0.3])
@@ -400,7 +400,7 @@ def test_la_vista_dice_en_palabras_lo_que_se_ve(shown, book):
     assert "media de 2 cabezas de la capa 0" in text
 
 
-def test_model_view_con_algunas_capas_y_cabezas(shown, book):
+def test_model_view_with_some_layers_and_heads(shown, book):
     w = weights(n_layers=4, heads=5)
     views.model_view(w, TOKENS, title="Modelo", layers=[1, 3], heads=[0, 4])
     params = params_of(frame_of(only(shown)))
@@ -410,7 +410,7 @@ def test_model_view_con_algunas_capas_y_cabezas(shown, book):
     assert data["attn"] == w[[1, 3]][:, [0, 4]].double().mul(1e4).round().int().tolist()
 
 
-def test_acepta_la_tupla_de_transformers_y_un_modelo(shown, book):
+def test_accepts_the_transformers_tuple_and_a_model(shown, book):
     w = weights()
     asked = []
 
@@ -450,7 +450,7 @@ BAD = {
 
 @pytest.mark.parametrize("view", [views.head_view, views.model_view, views.token_view])
 @pytest.mark.parametrize("case", BAD)
-def test_las_vistas_explican_lo_que_no_vale(shown, case, view):
+def test_views_explain_what_is_not_valid(shown, case, view):
     make, message = BAD[case]
     with pytest.raises(ValueError, match=message):
         view(*make(weights()), title="Vista")
@@ -470,43 +470,43 @@ def test_las_vistas_explican_lo_que_no_vale(shown, case, view):
         ({"title": " "}, "title"),
     ],
 )
-def test_head_view_comprueba_lo_que_se_elige(options, message):
+def test_head_view_checks_what_is_chosen(options, message):
     with pytest.raises(ValueError, match=message):
         views.head_view(weights(), TOKENS, **{"title": "Vista", **options})
 
 
-def test_una_frase_larga_se_rechaza_y_dice_el_limite():
+def test_long_sentence_is_refused_with_the_limit():
     n = views.MAX_VIEW_TOKENS + 1
     with pytest.raises(ValueError, match=rf"{n} tokens y la vista admite {views.MAX_VIEW_TOKENS}"):
         views.head_view(weights(1, 1, n), ["a"] * n, title="Vista")
 
 
-def test_demasiadas_lineas_se_rechazan(shown):
+def test_too_many_lines_are_refused(shown):
     with pytest.raises(ValueError, match="líneas"):
         views.model_view(weights(30, 9, 16), ["a"] * 16, title="Vista")
     views.model_view(weights(30, 9, 16), ["a"] * 16, title="Vista", layers=[0, 1])
     assert len(shown) == 1
 
 
-def test_una_vista_que_pesa_demasiado_se_rechaza(shown, book):
+def test_too_heavy_a_view_is_refused(shown, book):
     with pytest.raises(ValueError, match="450 KB"):
         views.head_view(weights(30, 9, 22), ["a"] * 22, title="Vista")
     assert not shown
 
 
-def test_lo_que_se_ensena_de_bert_cabe_de_sobra(shown, book):
+def test_what_is_shown_of_bert_fits_easily(shown, book):
     """6 capas × 12 cabezas y 12 tokens: como en los capítulos."""
     views.head_view(weights(6, 12, 12), ["token"] * 12, title="Vista")
     assert len(only(shown).rawdata_all) < 110_000
 
 
-def test_sin_bertviz_se_dice_como_instalarlo(monkeypatch):
+def test_without_bertviz_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "bertviz", None)
     with pytest.raises(ImportError, match="pip install bertviz"):
         views.head_view(weights(), TOKENS, title="Vista")
 
 
-def test_la_salida_no_hace_avisar_a_ipython(shown, book):
+def test_output_does_not_make_ipython_warn(shown, book):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         views.head_view(weights(), TOKENS, title="Vista")
@@ -524,7 +524,7 @@ def test_la_salida_no_hace_avisar_a_ipython(shown, book):
         ([" ", "  ", "\t", "\x00"], ["␣", "␣␣", "⇥", "�"]),
     ],
 )
-def test_tokens_legibles(tokens, readable):
+def test_readable_tokens(tokens, readable):
     assert views.readable_tokens(tokens) == readable
 
 
@@ -548,7 +548,7 @@ def causal_weights(n_layers=2, heads=3, n=6):
 
 
 @pytest.mark.parametrize(("w", "causal"), [(weights(), False), (causal_weights(), True)], ids=["entera", "causal"])
-def test_token_view_lleva_los_pesos_en_milesimas_y_solo_los_que_hacen_falta(shown, book, w, causal):
+def test_token_view_carries_only_needed_weights_in_thousandths(shown, book, w, causal):
     views.token_view(w, TOKENS, title="Vista")
     data = only(shown).data()
     assert data["causal"] is causal
@@ -556,7 +556,7 @@ def test_token_view_lleva_los_pesos_en_milesimas_y_solo_los_que_hacen_falta(show
     assert len(data["weights"]) == 2 * 6 * (21 if causal else 36)
 
 
-def test_token_view_acepta_la_tupla_de_transformers_y_un_modelo(shown, book):
+def test_token_view_accepts_the_transformers_tuple_and_a_model(shown, book):
     w = weights()
     loaded = SimpleNamespace(attend=lambda text: (TOKENS, w))
     views.token_view(w, TOKENS, title="Vista")
@@ -566,7 +566,7 @@ def test_token_view_acepta_la_tupla_de_transformers_y_un_modelo(shown, book):
     assert data[0] == data[1] == data[2]
 
 
-def test_token_view_no_deja_salir_del_texto_a_nada(shown, book):
+def test_token_view_lets_nothing_escape_the_text(shown, book):
     hostile = '</script><img src=x onerror="alert(1)">\u202e'
     views.token_view(
         weights(), [*TOKENS[:5], hostile], title=hostile, roles={hostile: [(0, 0)]}, caption=hostile, layer=1, head=2
@@ -581,12 +581,12 @@ def test_token_view_no_deja_salir_del_texto_a_nada(shown, book):
     assert data["roles"] == [[hostile, [[0, 0]]]]
 
 
-def test_token_view_hace_visibles_los_blancos(shown, book):
+def test_token_view_makes_blanks_visible(shown, book):
     views.token_view(weights(1, 1, 4), ["\n", " ", "\t", "Ġa"], title="Vista")
     assert only(shown).data()["tokens"] == ["↵", "␣", "⇥", "a"]
 
 
-def test_token_view_sin_javascript_tiene_figura_palabras_y_papeles(shown, book):
+def test_token_view_without_javascript_has_figure_words_and_roles(shown, book):
     w = weights()
     views.token_view(
         w, list("abcdef"), title="Vista", layer=1, head=2, roles={"objeto": [(1, 2), (0, 1)], "sujeto": []}
@@ -603,14 +603,14 @@ def test_token_view_sin_javascript_tiene_figura_palabras_y_papeles(shown, book):
     assert block.tags[0][1]["aria-labelledby"] in {attrs.get("id") for _, attrs in block.tags}
 
 
-def test_token_view_y_head_view_dicen_lo_mismo_de_una_cabeza(shown, book):
+def test_token_view_and_head_view_say_the_same_of_a_head(shown, book):
     views.token_view(weights(), list("abcdef"), title="Vista", layer=1, head=2)
     views.head_view(weights(), list("abcdef"), title="Vista", layer=1, heads=[2])
     mine, other = (tree(item.data).all("img")[0] for item in shown)
     assert mine == other
 
 
-def test_token_view_abre_con_el_token_que_mira_mas_fuerte_a_otro(shown, book):
+def test_token_view_opens_with_the_token_that_looks_most_at_another(shown, book):
     w = torch.full((1, 1, 5, 5), 0.1)
     w[0, 0].fill_diagonal_(0.6)
     w[0, 0, 3] = torch.tensor([0.0, 0.0, 0.7, 0.3, 0.0])
@@ -622,7 +622,7 @@ def test_token_view_abre_con_el_token_que_mira_mas_fuerte_a_otro(shown, book):
 @pytest.mark.parametrize(
     ("made", "n"), [(weights(12, 12, 16), 16), (causal_weights(30, 9, 24), 24), (weights(12, 12, 23), 23)]
 )
-def test_token_view_de_los_modelos_del_libro_cabe(shown, book, made, n):
+def test_token_view_of_the_book_models_fits(shown, book, made, n):
     views.token_view(
         made, ["palabra"] * n, title="Vista", roles={f"papel {k}": [(i, k) for i in range(12)] for k in range(6)}
     )
@@ -630,7 +630,7 @@ def test_token_view_de_los_modelos_del_libro_cabe(shown, book, made, n):
 
 
 @pytest.mark.parametrize("make", [weights, causal_weights])
-def test_token_view_dice_cuantos_tokens_caben(shown, book, make):
+def test_token_view_says_how_many_tokens_fit(shown, book, make):
     with pytest.raises(ValueError, match="KB y el límite es 165 KB: son los pesos de 480 cabezas y 28 tokens") as error:
         views.token_view(make(40, 12, 28), ["a"] * 28, title="Vista")
     fit = int(re.search(r"caben unos (\d+) tokens", str(error.value))[1])
@@ -639,7 +639,7 @@ def test_token_view_dice_cuantos_tokens_caben(shown, book, make):
         views.token_view(make(40, 12, fit + 1), ["a"] * (fit + 1), title="Vista")
 
 
-def test_token_view_comprueba_que_las_filas_suman_uno(shown):
+def test_token_view_checks_that_rows_add_up_to_one(shown):
     w = weights()
     halved = w.clone()
     halved[1, 0, 2] /= 2
@@ -674,13 +674,13 @@ def test_token_view_comprueba_que_las_filas_suman_uno(shown):
         ({"roles": {" ": [(0, 1)]}}, "vacío"),
     ],
 )
-def test_token_view_explica_lo_que_no_vale(shown, options, message):
+def test_token_view_explains_what_is_not_valid(shown, options, message):
     with pytest.raises(ValueError, match=message):
         views.token_view(weights(), TOKENS, **{"title": "Vista", **options})
     assert not shown
 
 
-def test_token_view_con_muchas_capas_las_pone_en_columnas(shown, book):
+def test_token_view_puts_many_layers_in_columns(shown, book):
     for n_layers in (views.MAX_MAP_ROWS, views.MAX_MAP_ROWS + 1):
         views.token_view(weights(n_layers, 3, 4), list("abcd"), title="Vista")
     few, many = (tree(item.data) for item in shown)
@@ -689,7 +689,7 @@ def test_token_view_con_muchas_capas_las_pone_en_columnas(shown, book):
         assert f'style="--columns:{columns}"' in block.rawdata_all
 
 
-def test_token_view_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
+def test_token_view_carries_its_files_only_outside_the_book(shown, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "book" / "_ext")
     marked_files = import_module("libro.assets").marked_files
 
@@ -706,11 +706,11 @@ def test_token_view_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
     assert len(ids) == len(set(ids))
 
 
-def test_el_guion_de_token_view_es_ligero():
+def test_script_of_token_view_is_light():
     assert (views.WEB / "tokens.js").stat().st_size <= 12 * 1024
 
 
-def test_hay_un_color_por_letra_y_se_lee_en_blanco():
+def test_one_color_per_letter_and_white_is_readable_on_it():
     css = (views.WEB / "tokens.css").read_text("utf8")
     colors = re.findall(r"--r\d: (#\w{6});", css)
     assert len(colors) == len(views.ROLE_LETTERS) == len(set(colors))
@@ -730,7 +730,7 @@ QUESTION = dict(
 )
 
 
-def test_predict_sin_javascript_tiene_pregunta_opciones_y_respuesta_plegada(shown, book):
+def test_predict_without_javascript_has_question_options_and_folded_answer(shown, book):
     views.predict(**QUESTION)
     block = only(shown)
     assert block.tags[0][1]["class"] == "mc-predict"
@@ -746,17 +746,17 @@ def test_predict_sin_javascript_tiene_pregunta_opciones_y_respuesta_plegada(show
     assert "<script>alert(1)</script>" in text
 
 
-def test_predict_fuera_del_libro_lleva_su_guion(shown, notebook):
+def test_predict_outside_the_book_carries_its_script(shown, notebook):
     views.predict(**QUESTION)
     assert len(only(shown).all("script")) == 1
 
 
-def test_predict_admite_la_respuesta_por_su_texto(shown, book):
+def test_predict_accepts_the_answer_by_its_text(shown, book):
     views.predict(**{**QUESTION, "answer": "Se satura & punto"})
     assert only(shown).tags[0][1]["data-answer"] == "1"
 
 
-def test_predict_cambia_de_version_si_cambian_las_opciones(shown, book):
+def test_predict_changes_version_if_the_options_change(shown, book):
     views.predict(**QUESTION)
     views.predict(**QUESTION)
     views.predict(**{**QUESTION, "options": ["Nada", "Se satura", "Otra"]})
@@ -781,7 +781,7 @@ def test_predict_cambia_de_version_si_cambian_las_opciones(shown, book):
         ({"explanation": None}, "explanation"),
     ],
 )
-def test_predict_explica_lo_que_no_vale(change, message):
+def test_predict_explains_what_is_not_valid(change, message):
     with pytest.raises(ValueError, match=message):
         views.predict(**{**QUESTION, **change})
 
@@ -789,22 +789,22 @@ def test_predict_explica_lo_que_no_vale(change, message):
 # --- calculator ---
 
 
-def casillas(block):
+def boxes_of(block):
     """Lo escrito en cada casilla de una calculadora."""
     return re.findall(r'data-out="(\w+)">([^<]*)<', block.rawdata_all)
 
 
-def test_calculator_ensena_el_primer_caso_con_las_cuentas_de_cost(shown, book):
+def test_calculator_shows_the_first_case_with_the_numbers_of_cost(shown, book):
     assert views.calculator("heads") is None
     block = only(shown)
-    filled = casillas(block)
+    filled = boxes_of(block)
     assert set(filled) == set(views._heads_texts(512, 8, 128, 4).items())
     assert {("d_k", "64"), ("total", "301\u202f989\u202f888"), ("memory", "512 KiB")} < set(filled)
     assert [row.count("<tr") for row in re.findall(r"<tbody.*?</tbody>", block.rawdata_all)] == [8, 8]
     assert block.rawdata_all.count('aria-current="true"') == 1
 
 
-def test_calculator_da_nombre_a_cada_control(shown, book):
+def test_calculator_names_each_control(shown, book):
     views.calculator("heads")
     block = only(shown)
     labels = {label["for"] for label in block.all("label")}
@@ -822,7 +822,7 @@ def test_calculator_da_nombre_a_cada_control(shown, book):
     assert f'id="{root["aria-labelledby"]}"' in block.rawdata_all
 
 
-def test_calculator_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
+def test_calculator_carries_its_files_only_outside_the_book(shown, monkeypatch):
     for where in "10":
         monkeypatch.setenv("MULTICABEZA_BOOK", where)
         views.calculator("heads")
@@ -834,7 +834,7 @@ def test_calculator_lleva_sus_archivos_solo_fuera_del_libro(shown, monkeypatch):
     assert inside.tags[0][1]["id"] != outside.tags[0][1]["id"]
 
 
-def test_calculator_pide_sus_archivos_a_la_pagina_del_libro(shown, book, monkeypatch):
+def test_calculator_asks_the_book_page_for_its_files(shown, book, monkeypatch):
     """La extensión del libro los carga donde hay una calculadora, y solo ahí."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "book" / "_ext")
     marked_files = import_module("libro.assets").marked_files
@@ -846,10 +846,10 @@ def test_calculator_pide_sus_archivos_a_la_pagina_del_libro(shown, book, monkeyp
     assert marked_files([views.WEB], picture) == ["base.css"]
 
 
-def test_calculator_de_la_cache_ensena_las_cuentas_de_cost(shown, book):
+def test_cache_calculator_shows_the_numbers_of_cost(shown, book):
     assert views.calculator("kv_cache") is None
     block = only(shown)
-    filled = casillas(block)
+    filled = boxes_of(block)
     names = [shape.name for shape in views._CACHED]
     assert set(filled) == set(views._kv_texts(names.index("Llama-3-8B"), 4096, 1, 2).items())
     assert {("memory", "512 MiB"), ("token", "128 KiB"), ("whole", "2 GiB"), ("times", "4,0 veces")} < set(filled)
@@ -859,7 +859,7 @@ def test_calculator_de_la_cache_ensena_las_cuentas_de_cost(shown, book):
     assert {f["id"] for f in block.all("input") + block.all("select") if "data-field" in f} == labels
 
 
-def test_calculator_de_la_cache_tiene_todos_los_modelos_que_la_usan():
+def test_cache_calculator_has_every_model_that_uses_it():
     assert {shape.name for shape in views._CACHED} == {n for n, shape in cost.MODELS.items() if shape.has_cache}
     for k, shape in enumerate(views._CACHED):
         for n, batch, size in ((1, 1, 2), (5000, 3, 4), (views.MAX_CONTEXT, views.MAX_BATCH, 1)):
@@ -869,12 +869,12 @@ def test_calculator_de_la_cache_tiene_todos_los_modelos_que_la_usan():
             assert shape.mha_cache_bytes(n, batch, 4) < 2**53
 
 
-def test_el_guion_de_las_calculadoras_es_ligero():
+def test_script_of_the_calculators_is_light():
     assert (views.WEB / "calculator.js").stat().st_size <= 13 * 1024
 
 
 @pytest.mark.parametrize("name", ["", "Heads", "kv", None])
-def test_calculator_dice_las_que_hay(shown, name):
+def test_calculator_says_which_there_are(shown, name):
     with pytest.raises(ValueError, match="«heads»"):
         views.calculator(name)
     assert not shown
@@ -898,11 +898,11 @@ def test_calculator_dice_las_que_hay(shown, name):
         (views._bytes, 100 * 2**30, "100 GiB"),
     ],
 )
-def test_como_se_escriben_los_numeros_de_las_calculadoras(write, number, text):
+def test_how_calculators_write_numbers(write, number, text):
     assert write(number) == text
 
 
-def test_los_limites_dejan_exactas_todas_las_cuentas():
+def test_limits_keep_every_count_exact():
     d_model, n = views.MAX_D_MODEL, views.MAX_TOKENS
     assert cost.attention_flops(d_model, 1, n).total < 2**53
     assert cost.score_bytes(d_model, n, bytes_per_element=4) < 2**53
@@ -922,7 +922,7 @@ def glued(monkeypatch):
     return out
 
 
-def test_claim_guarda_el_registro_entero(book, glued):
+def test_claim_stores_the_whole_record(book, glued):
     views.claim("02-saturacion", torch.tensor(0.25), n=1000, seeds=[0, 1, 2], interval=(0.2, 0.3), control=0.9)
     assert glued == {
         "02-saturacion": (0.25, False),
@@ -935,17 +935,17 @@ def test_claim_guarda_el_registro_entero(book, glued):
     assert all(type(value) in (int, float) for value, _ in glued.values())
 
 
-def test_claim_solo_guarda_lo_que_se_da(book, glued):
+def test_claim_stores_only_what_is_given(book, glued):
     views.claim("02-a", True)
     assert glued == {"02-a": (True, False)}
 
 
-def test_claim_fuera_del_libro_no_guarda_nada(notebook, glued):
+def test_claim_outside_the_book_stores_nothing(notebook, glued):
     views.claim("02-a", 1)
     assert glued == {}
 
 
-def test_claim_no_se_registra_dos_veces_pero_la_celda_se_puede_repetir(book, glued, monkeypatch):
+def test_claim_is_not_recorded_twice_but_its_cell_can_be_repeated(book, glued, monkeypatch):
     shell = SimpleNamespace(user_ns={"In": ["", "celda 1"]})
     monkeypatch.setattr(views, "get_ipython", lambda: shell)
     views.claim("02-a", 1)
@@ -972,7 +972,7 @@ def test_claim_no_se_registra_dos_veces_pero_la_celda_se_puede_repetir(book, glu
         ({"control": float("inf")}, "finito"),
     ],
 )
-def test_claim_explica_lo_que_no_vale(monkeypatch, glued, where, options, message):
+def test_claim_explains_what_is_not_valid(monkeypatch, glued, where, options, message):
     monkeypatch.setenv("MULTICABEZA_BOOK", where)
     with pytest.raises(ValueError, match=message):
         views.claim(**{"id": "02-a", "value": 1, **options})
@@ -982,7 +982,7 @@ def test_claim_explica_lo_que_no_vale(monkeypatch, glued, where, options, messag
 # --- En un kernel de verdad ---
 
 
-def test_una_celda_ensena_la_figura_exactamente_una_vez(monkeypatch, book):
+def test_a_cell_shows_the_figure_exactly_once(monkeypatch, book):
     """La celda entera, en un intérprete de IPython: ni la figura ni el valor devuelto salen otra vez."""
     shell = InteractiveShell.instance()
     from IPython.utils.capture import capture_output
