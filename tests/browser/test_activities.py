@@ -502,10 +502,12 @@ def test_two_tabs_do_not_overwrite_each_other(visit, urls):
     first, record = visit(urls["libro"])
     second = first.context.new_page()
     second.goto(urls["libro"])
+    first.bring_to_front()  # en una pestaña de detrás, cada toque espera un dibujo que no llega
     answer_everything(first)
     expect(second.locator(".mc-head")).to_contain_text("Resueltas: 4 de 8.")
     expect(feedback(second, "choice")).to_contain_text("Correcto.")
     assert item(second, "open").get_by_role("textbox").input_value() == HOSTILE
+    second.bring_to_front()
     item(second, "choice").locator("input:not(:checked)").first.check()
     check(second, "choice")
     expect(feedback(first, "choice")).to_contain_text("Todavía no.")
