@@ -51,6 +51,7 @@ def test_the_four_are_in_the_table_in_reading_order():
     assert examine(CHECK, EXERCISE.run(EXERCISE.stub)["repaired_attention"]).pending
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", SUBSETS, ids=lambda left: " + ".join(left))
 @pytest.mark.parametrize("seed", range(3))
 def test_every_subset_gets_a_hint_that_names_a_bug_still_there(left, seed):

@@ -332,6 +332,7 @@ def _quiet(monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parameter"), [(name, p) for name, (*_, spots) in CALLS.items() for p in spots])
 def test_accepted_or_explained(name, parameter):
     """Ningún error ajeno, ni avisos en inglés: o vale, o lo dice un ValueError nuestro, en español."""

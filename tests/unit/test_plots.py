@@ -245,6 +245,7 @@ FIGURES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_figure_is_drawn_without_warnings_and_leaves_the_style_alone(name):
     before = dict(mpl.rcParams)
@@ -531,6 +532,7 @@ def test_nothing_overflows_the_figure(name):
             assert box.y1 <= page.y1 + 1, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("angle", range(0, 360, 15))
 def test_vector_names_do_not_overlap(angle):
     vectors = {"consulta": (2 * np.cos(np.radians(angle)), 2 * np.sin(np.radians(angle)))}

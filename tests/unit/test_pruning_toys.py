@@ -79,6 +79,7 @@ def test_tuning_repeats_itself_with_the_same_seed(model):
     assert not torch.equal(states[0], states[2])
 
 
+@pytest.mark.slow
 def test_a_head_that_stays_alone_in_its_layer_can_be_repaired_and_an_empty_layer_cannot(model):
     """Es la conclusión del capítulo, con pocos pasos y mucho margen."""
     one_each = choice.fine_tune(choice.pruned(model, choice.by_indices(model)), 0, (0, 60))

@@ -37,6 +37,7 @@ def test_corpus_is_always_the_same(parts):
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "b293369c06e567d8"
 
 
+@pytest.mark.slow
 def test_nothing_of_the_test_is_trained(parts):
     """Ni una frase de prueba, ni una primera oración suya, sale en el entrenamiento; tampoco las de validación."""
     for part in ("test", "validation"):
@@ -358,6 +359,7 @@ def test_choice_of_strength(validation, chosen):
 # --- Qué miran, e intervalos -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_roles_tell_a_relation_from_a_distance(monkeypatch):
     """Una cabeza que sigue el posesivo cuenta; una que mira siempre igual de lejos, no (pero es posicional)."""
 

@@ -141,6 +141,7 @@ def test_silencing_keeps_the_weight_and_drops_the_value(num_kv_heads):
 # --- Generar con la caché --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_kv_heads", [4, 2, 1], ids=["MHA", "GQA", "MQA"])
 @pytest.mark.parametrize(("window", "num_sinks"), MEMORIES)
 @pytest.mark.parametrize("chunks", [[N], [1] * N, [9, 1, 4, 1, 8]], ids=["de una vez", "de uno en uno", "por trozos"])
