@@ -9,6 +9,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
+from pypdf.generic import Destination
 
 from tests.browser.conftest import ROOT
 
@@ -34,6 +35,17 @@ def tree(document: str) -> BeautifulSoup:
 def printed(browser, book: Path, document: str) -> PdfReader:
     """El documento impreso."""
     return PdfReader(io.BytesIO(pdf.print_document(browser, book, document)))
+
+
+@pytest.fixture(scope="module")
+def bookmarks(printed: PdfReader) -> list[Destination]:
+    """Los marcadores del PDF, de todos los niveles."""
+
+    def walk(items):
+        for item in items:
+            yield from walk(item) if isinstance(item, list) else [item]
+
+    return list(walk(printed.outline))
 
 
 def plain(text: str) -> str:
@@ -84,14 +96,9 @@ def test_summary_numbers_are_right(tree, printed):
         assert plain(f"{title}{number + 1}") in plain(first), title
 
 
-def test_bookmarks_name_every_page(tree, printed):
+def test_bookmarks_name_every_page(tree, bookmarks):
     """Los marcadores del PDF llevan los títulos de todas las páginas del libro."""
-
-    def titles(items):
-        for item in items:
-            yield from titles(item) if isinstance(item, list) else [item.title]
-
-    found = set(titles(printed.outline))
+    found = {mark.title for mark in bookmarks}
     titles_wanted = [pdf.title_of(article) for article in tree.select("article.bd-article")]
     assert [title for title in titles_wanted if title not in found] == []
 
@@ -105,6 +112,27 @@ def test_no_page_is_blank(printed):
         if len(written) < 3:
             blank.append(number)
     assert not blank
+
+
+def lowest(page) -> str:
+    """Lo último que se lee en una página, por encima de su número."""
+    rows: dict[int, str] = {}
+
+    def note(text, cm, tm, *_):
+        height = round(tm[4] * cm[1] + tm[5] * cm[3] + cm[5])
+        rows[height] = rows.get(height, "") + text
+
+    page.extract_text(visitor_text=note)
+    return next(rows[height] for height in sorted(rows) if plain(rows[height]) and not rows[height].strip().isdigit())
+
+
+def test_no_title_is_left_at_the_foot_of_a_page(bookmarks, printed):
+    """Después de un título, y de la dificultad que lleva debajo, siempre viene algo en la misma página."""
+    near_the_foot = {printed.get_destination_page_number(mark): mark.title for mark in bookmarks if mark.top < 170}
+    assert len(near_the_foot) > 10
+    last = {title: lowest(printed.pages[number]).strip() for number, title in near_the_foot.items()}
+    left = [title for title, row in last.items() if plain(row) == plain(title) or row.startswith("Dificultad ")]
+    assert not left
 
 
 def test_verdict_signs_are_drawn(printed):
