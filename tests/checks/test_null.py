@@ -9,7 +9,7 @@ import multicabeza as mc
 from tests.checks.solutions import EXERCISES, load
 
 CELLS = load(EXERCISES / "05_especializacion.ipynb")
-NAMES = ("siempre al anterior", "siempre a sí misma", "siempre al primero")
+NAMES = ("siempre al anterior", "siempre a sí misma", "siempre al primero", "solo desde la segunda")
 
 
 def verdict(answer: str | None, capsys) -> str:
@@ -33,13 +33,13 @@ def test_pending_until_written(capsys):
 
 
 def test_solution_passes_with_any_seed(capsys):
-    """La solución plegada acierta en las tres cabezas, también con otro sorteo."""
-    assert [line[0] for line in verdict(solution(), capsys).splitlines()] == ["✓"] * 3
+    """La solución plegada acierta en las cuatro cabezas, también con otro sorteo."""
+    assert [line[0] for line in verdict(solution(), capsys).splitlines()] == ["✓"] * 4
     variables = {"__name__": "cuaderno", "mc": mc}
     for code in (CELLS["herramientas"], solution(), CELLS["azar-mapas"]):
         exec(code, variables)
     low, high = torch.tensor([limits[:2] for limits in variables["expected"].values()]).T
-    for seed in range(1, 4):
+    for seed in range(1, 9):
         generator = torch.Generator().manual_seed(seed)
         p_values = variables["permutation_p_value"](
             variables["previous_score"], variables["known_heads"], 999, generator
@@ -52,13 +52,14 @@ def test_solution_passes_with_any_seed(capsys):
     [
         ("torch.ones_like(observed)", "torch.zeros_like(observed)", {0, 1}),
         ("/ (draws + 1)", "/ draws", {0, 1}),
-        (">= observed", "> observed", {1, 2}),
-        (">= observed", "<= observed", {0, 1, 2}),
+        (">= observed", "> observed", {1, 2, 3}),
+        (">= observed", "<= observed", {0, 1, 2, 3}),
         ("torch.rand(weights.shape,", "torch.rand(weights.shape[-1],", {2}),
-        ("weights.gather(-1, order)", "weights", {0, 2}),
-        ("weights.gather(-1, order)", "weights.gather(-2, order.argsort(-2))", {2}),
+        ("weights.gather(-1, order)", "weights", {0, 2, 3}),
+        ("weights.gather(-1, order)", "weights.gather(-2, order.argsort(-2))", {2, 3}),
+        ("weights.gather(-1, order)", "weights.flatten(1)[:, torch.randperm(144)].view_as(weights)", {3}),
     ],
-    ids=["sin el 1", "sin el 1 abajo", "sin empates", "al revés", "un solo orden", "sin barajar", "consultas"],
+    ids=["sin el 1", "sin el 1 abajo", "sin empates", "al revés", "un solo orden", "sin barajar", "consultas", "todo"],
 )
 def test_wrong_answers_are_named(before, after, failing, capsys):
     """Cada descuido falla en la cabeza que lo delata, con su pregunta."""
