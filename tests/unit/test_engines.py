@@ -35,7 +35,7 @@ SCRIPT_FAULTS = {
     "agrupar": r"\b(?:Object|Map)\.groupBy\(",
     "Promise.withResolvers y Promise.try": r"Promise\.(?:withResolvers|try)\(",
     "conjuntos": r"\.(?:isSubsetOf|isSupersetOf|isDisjointFrom|symmetricDifference|intersection|difference|union)\(",
-    "iteradores con map, filter…": r"\.(?:values|keys|entries)\(\)\.(?:map|filter|take|drop|reduce|toArray|some|every|find)\(",
+    "iteradores con map…": r"\.(?:values|keys|entries)\(\)\.(?:map|filter|take|drop|reduce|toArray|some|every|find)\(",
     "popover y transiciones de vista": r"\.(?:show|hide|toggle)Popover\(|startViewTransition",
     "URL.canParse, RegExp.escape y checkVisibility": r"URL\.(?:canParse|parse)\(|RegExp\.escape\(|\.checkVisibility\(",
 }
