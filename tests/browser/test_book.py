@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from playwright.sync_api import Frame, Locator, Page, expect
+from playwright.sync_api import Browser, Frame, Locator, Page, expect
 
 from tests.browser.conftest import built_pages
 from tests.browser.detectors import (
@@ -395,6 +395,17 @@ def test_focus_is_always_visible(width: int, site: str, visit: Visit) -> None:
             faults.append(f"fuera de la pantalla: {stop['name']}")
     assert 60 < len(names) < 400, f"{len(names)} paradas: {names[-3:]}"
     assert not faults, lines(faults)
+
+
+def test_theme_does_not_wait_for_its_script(browser: Browser, site: str) -> None:
+    """En la primera visita la página ya sale vestida, aunque el programa del tema tarde (o no llegue)."""
+    context = browser.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.route("**/pydata-sphinx-theme.js*", lambda route: route.abort())
+    page.goto(site + "book/glosario.html", wait_until="load")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(16, 23, 29)"
+    context.close()
 
 
 def test_verdict_signs_have_their_font(site: str, visit: Visit) -> None:

@@ -536,6 +536,15 @@ def test_old_caches_are_pruned(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["actual", "anterior"]
 
 
+def test_polish_dresses_the_page_at_once():
+    """La página nace con el tema que toca, y no con el «auto» que ninguna regla viste."""
+    script = '<script>document.documentElement.dataset.theme = localStorage.getItem("theme") || "auto";</script>'
+    page = pages.polish(f'<html lang="es" data-theme="auto">\n<head>{script}</head>', "p")
+    assert '<html lang="es" data-theme="light">' in page
+    assert '"auto";' not in page
+    assert "prefers-color-scheme: dark" in page
+
+
 def test_polish_names_the_folding_button():
     """El botón que despliega los apartados de un capítulo toma el nombre del capítulo."""
     page = pages.polish('<a class="x" href="#">Atención</a><details><summary><span></span></summary>', "p")

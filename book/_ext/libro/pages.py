@@ -32,6 +32,14 @@ for (const name of ["localStorage", "sessionStorage"]) {
 }
 </script>"""
 
+# El tema deja «auto», que ninguna regla viste, hasta que llega su programa: en la primera visita, la página saldría
+# antes en blanco y negro, y las fórmulas se medirían con otra letra. Sin programas, se queda en claro.
+UNDRESSED = 'localStorage.getItem("theme") || "auto"'
+DRESSED = (
+    '(document.documentElement.dataset.mode !== "auto" && localStorage.getItem("theme"))'
+    ' || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")'
+)
+
 
 def polish(page: str, pagename: str) -> str:
     """Retoca el HTML terminado de una página: traduce, aligera y corrige faltas de accesibilidad de las plantillas.
@@ -44,6 +52,7 @@ def polish(page: str, pagename: str) -> str:
     page = re.sub(r"(<title>[^<]*?) - ", r"\1 — ", page)  # la de búsqueda, como las demás
     page = ICON_SCRIPT.sub("", page)
     page = re.sub(r"<head>", f"<head>\n{STORAGE_FALLBACK}", page, count=1)
+    page = page.replace(UNDRESSED, DRESSED).replace(' data-theme="auto">', ' data-theme="light">', 1)
     # theme.css solo importa basic.css: mejor pedirla sin rodeos.
     page = re.sub(r"(_static/)styles/theme\.css\?digest=\w+", r"\1basic.css", page)
     if pagename != "search":
