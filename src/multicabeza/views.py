@@ -73,7 +73,7 @@ def _assets(name: str | None = None) -> tuple[str, str]:
     if in_book():
         return "", ""
     style = _web("base.css") + (_web(f"{name}.css") if name else "")
-    script = _web(f"{name}.js") if name else ""
+    script = _web(f"{name}.js") + _web("keys.js") if name else ""
     return f"<style>{style}</style>", f"<script>{script}</script>" if script else ""
 
 
@@ -301,10 +301,37 @@ def _explore_live(widgets, draw, options, alt, caption_html) -> None:
             words = html.escape(f"No se ha podido dibujar este estado ({state}). {type(error).__name__}: {error}")
             picture.value = f'<p role="alert">{words}</p>'
 
+    class Live(widgets.VBox):
+        def __repr__(self):  # lo que se lee donde no hay controles: sin confiar en el cuaderno, o en otro programa
+            return "Figura con controles: para moverla, ejecuta la celda."
+
     update()
     for box in boxes:
         box.observe(move, names="value")
-    display(widgets.VBox([*boxes, picture]))
+    block = _identifier("saved", json.dumps([labels, picture.value]))
+    live = Live([*boxes, picture])
+    live.add_class(f"{block}-live")
+    display(live)
+    first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
+    display(HTML(_explore_saved(block, picture.value, first)))
+
+
+def _explore_saved(block: str, figure: str, first: str) -> str:
+    """Lo que queda de `explore` en un cuaderno guardado, donde no hay kernel que mueva sus controles.
+
+    Si los controles llegan a aparecer, no se ve; y si no, no se ve el aviso en inglés de que faltan.
+    """
+    output = ".jp-OutputArea-child"
+    style = (
+        f"#{block} {{ display: none; }} :root:not(:has(.{block}-live)) #{block} "
+        "{ display: block; animation: mc-saved 1ms 1.5s backwards; } "
+        "@keyframes mc-saved { from { position: absolute; visibility: hidden; } } "
+        f":root:not(:has(.{block}-live)) {output}:has(+ {output} #{block}) {{ display: none; }}"
+    )
+    return (
+        f'<div class="mc-saved" id="{block}"><style>{style}</style>{figure}<p>Aquí se ve un estado '
+        f"({html.escape(first)}). Para mover la figura, ejecuta la celda.</p><script>{_web('keys.js')}</script></div>"
+    )
 
 
 def _explore_html(draw, options, alt, caption_html) -> str:

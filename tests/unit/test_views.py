@@ -264,7 +264,7 @@ def test_explore_vivo_cambia_la_imagen_con_el_control(shown, notebook, monkeypat
         return figure(a if on else -a)
 
     views.explore(draw, {"a": [1, 2, 3], "b": [True, False]}, alt=lambda a, on: f"Vector de altura {a} y {on}")
-    (box,) = shown
+    box, _saved = shown
     slider, menu, picture = box.children
     assert isinstance(slider, ipywidgets.SelectionSlider)
     assert isinstance(menu, ipywidgets.Dropdown)
@@ -279,6 +279,19 @@ def test_explore_vivo_cambia_la_imagen_con_el_control(shown, notebook, monkeypat
     slider.value, menu.value = 0, 0
     assert picture.value == first
     assert calls.count((1, True)) == 1
+
+
+def test_live_explore_leaves_its_first_state_for_a_saved_notebook(shown, notebook, monkeypatch):
+    monkeypatch.setattr(views, "get_ipython", lambda: object())
+    views.explore(figure, {"a": [1, 2, 3]}, alt=lambda a: f"Un vector de altura {a}, hacia arriba", caption="Un vector.")
+    live, saved = shown
+    assert "ejecuta la celda" in live._repr_mimebundle_()["text/plain"]
+    block = tree(saved.data)
+    (image,) = block.all("img")
+    assert image["alt"] == "Un vector de altura 1, hacia arriba"
+    assert "Aquí se ve un estado (a: 1). Para mover la figura, ejecuta la celda." in block.text
+    (name,) = live._dom_classes
+    assert f":root:not(:has(.{name})) #{block.all('div')[0]['id']} {{ display: block;" in saved.data
 
 
 def test_sin_ipywidgets_explore_sale_dibujado(shown, notebook, monkeypatch):
