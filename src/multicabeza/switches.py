@@ -121,7 +121,7 @@ def _panel(block: str, hits: int) -> str:
     )
     whole = wilson_interval(hits, NUM_SENTENCES)
     return (
-        f'<div class="panel" hidden><div class="board" role="group" aria-labelledby="{block}-k">'
+        f'<div class="panel" hidden="hidden"><div class="board" role="group" aria-labelledby="{block}-k">'
         f'<p class="part kept" id="{block}-k">Quedan 32 de 32</p>{layers}'
         '<div class="buttons"><button type="button" data-do="least">Apagar la menos importante</button>'
         '<button type="button" data-do="random">Apagar una al azar</button>'

@@ -2,7 +2,8 @@
 
 Todo sale como un solo bloque de HTML que vale en el libro, en Jupyter y en Colab. En el libro
 (`MULTICABEZA_BOOK=1`) los guiones y estilos de `web/` los carga la página una vez; fuera de él viajan dentro de
-cada salida. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se escapa antes de escribirse.
+cada salida. Lo que solo vale con guiones lleva `hidden="hidden"`: JupyterLab, si no se confía en el cuaderno, quita un
+`hidden` a secas. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se escapa antes de escribirse.
 """
 
 import base64
@@ -319,14 +320,18 @@ def _explore_live(widgets, draw, options, alt, caption_html) -> None:
 def _explore_saved(block: str, figure: str, first: str) -> str:
     """Lo que queda de `explore` en un cuaderno guardado, donde no hay kernel que mueva sus controles.
 
-    Si los controles llegan a aparecer, no se ve; y si no, no se ve el aviso en inglés de que faltan.
+    Si los controles llegan a aparecer, no se ve; y si no, no se ve el aviso en inglés de que faltan. Si el kernel se va
+    con ellos puestos, un aviso lo dice debajo.
     """
     output = ".jp-OutputArea-child"
     style = (
         f"#{block} {{ display: none; }} :root:not(:has(.{block}-live)) #{block} "
         "{ display: block; animation: mc-saved 1ms 1.5s backwards; } "
         "@keyframes mc-saved { from { position: absolute; visibility: hidden; } } "
-        f":root:not(:has(.{block}-live)) {output}:has(+ {output} #{block}) {{ display: none; }}"
+        f":root:not(:has(.{block}-live)) {output}:has(+ {output} #{block}) {{ display: none; }} "
+        f".{block}-live.jupyter-widgets-disconnected::after "
+        '{ content: "Se ha ido el kernel: para mover la figura, ejecuta la celda."; } '
+        f".{block}-live figcaption {{ line-height: 1.5; }}"  # ipywidgets separa los renglones casi el doble
     )
     return (
         f'<div class="mc-saved" id="{block}"><style>{style}</style>{figure}<p>Aquí se ve un estado '
@@ -382,8 +387,8 @@ def _explore_html(draw, options, alt, caption_html) -> str:
     data = _script_json({"frames": ["", *others], "index": index, "alts": alts, "sizes": sizes})
     first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
     return (
-        f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
-        f'{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
+        f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden="hidden">{"".join(rows)}'
+        f'</div>{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
         f'<p class="mc-still">Aquí se ve un estado de {len(states)} ({html.escape(first)}); los demás se eligen con un '
         f'control<span class="mc-noscript"> que necesita JavaScript</span>.</p>{caption_html}'
         f'<script type="application/json">{data}</script>{script}</figure>'
@@ -675,7 +680,7 @@ def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str
             f'<div class="mc-view-still">{_img(*_png(still), alt)}'
             f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
             f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
-            f'<button type="button" class="mc-button" hidden>Abrir la vista</button>'
+            f'<button type="button" class="mc-button" hidden="hidden">Abrir la vista</button>'
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
     )
@@ -864,8 +869,8 @@ def _tokens_panel(block: str, n_layers: int, n_heads: int, roles) -> str:
         for value, checked, text in (("from", " checked", "A quién mira"), ("to", "", "Quién lo mira"))
     )
     return (
-        f'<div class="panel{" plain" * (not roles)}" hidden><p class="mc-small">Elige una cabeza en el mapa y un token '
-        f"en la frase: los demás se tiñen con sus pesos.</p>{''.join(legend)}"
+        f'<div class="panel{" plain" * (not roles)}" hidden="hidden"><p class="mc-small">Elige una cabeza en el mapa y '
+        f"un token en la frase: los demás se tiñen con sus pesos.</p>{''.join(legend)}"
         f'<div class="map{" wide" * wide}" style="--columns:{n_layers if wide else n_heads}">'
         f'<p class="axes" aria-hidden="true"><span>{down} ↓</span> <span>{across} →</span></p><div class="heads" '
         f'role="grid" aria-label="Mapa de {n_layers * n_heads} cabezas: una fila por {down} y una columna por '
@@ -1082,8 +1087,8 @@ def calculator(name: str) -> None:
         HTML(
             f'<div class="mc-calculator mc-fig" id="{block}" role="group" aria-labelledby="{block}-t" '
             f'data-calculator="{name}" style="{made.style}"{given}>{style}'
-            f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden>{controls}'
-            f'</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
+            f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden="hidden">'
+            f'{controls}</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
             f'class="mc-noscript"> Los demás se eligen con unos controles que necesitan JavaScript.</span></p>'
             f'{made.results}<p class="mc-small">{made.notes}</p>'
             f'<p class="mc-live" aria-live="polite"></p>{script}</div>'
@@ -1105,7 +1110,7 @@ def _field_html(name: str, field: _Field) -> str:
         f'<div class="mc-field">{label}<input type="number" {common} min="1" max="{field.maximum}" '
         f'value="{field.value}" inputmode="numeric" aria-describedby="{name}-m"><input type="range" '
         f'data-slides="{field.key}"{stops} aria-label="{field.key}, con una barra" autocomplete="off">'
-        f'<p class="mc-message" id="{name}-m" hidden></p></div>'
+        f'<p class="mc-message" id="{name}-m" hidden="hidden"></p></div>'
     )
 
 

@@ -533,3 +533,31 @@ def test_todo_esta_en_espanol(visit, urls):
     frame.locator("[role=button]").first.click()
     opened(page, "Vista de prueba")
     assert not english(page)
+
+
+# --- En JupyterLab y Notebook, el teclado ---
+
+
+def test_keys_pressed_in_an_output_are_not_notebook_commands(visit, urls):
+    """Sin esto, con el foco en una opción, «x» corta la celda y las flechas se la llevan."""
+    page, record = visit(urls["cuaderno"])
+    page.evaluate("addEventListener('keydown', ({ key }) => (window.heard ??= []).push(key))")
+    option = page.locator(".mc-predict input").first
+    option.focus()
+    for key in ("x", "d", "ArrowDown", "b", "Escape", "Shift+M"):
+        page.keyboard.press(key)
+    expect(page.locator(".mc-predict input").nth(1)).to_be_checked()
+    page.locator(".mc-explore input").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("z")
+    assert page.evaluate("window.heard ?? []") == []
+    # Ejecutar y guardar siguen siendo del cuaderno; pero en un texto, Mayús+Intro es un salto de línea.
+    option.focus()
+    for key in ("Shift+Enter", "Control+s"):
+        page.keyboard.press(key)
+    assert page.evaluate("window.heard") == ["Enter", "Control", "s"]
+    page.evaluate("document.querySelector('.mc-predict').append(document.createElement('textarea')); window.heard = []")
+    page.locator("textarea").focus()
+    page.keyboard.press("Shift+Enter")
+    assert page.evaluate("window.heard") == []
+    assert not record.faults
