@@ -204,7 +204,7 @@ def assets(name: str) -> tuple[str, str]:
         return "", ""
     style, script = (
         "".join(views._web(name) for name in names)
-        for names in (("base.css", "tensor.css", f"{name}.css"), ("tensor.js", f"{name}.js", "keys.js"))
+        for names in (("base.css", "tensor.css", f"{name}.css", "jupyter.css"), ("tensor.js", f"{name}.js", "keys.js"))
     )
     return f"<style>{style}</style>", f"<script>{script}</script>"
 

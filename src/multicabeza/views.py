@@ -73,7 +73,7 @@ def _assets(name: str | None = None) -> tuple[str, str]:
     """Estilo y guion que la salida lleva consigo: nada en el libro, donde los pone la página."""
     if in_book():
         return "", ""
-    style = _web("base.css") + (_web(f"{name}.css") if name else "")
+    style = _web("base.css") + (_web(f"{name}.css") if name else "") + _web("jupyter.css")
     script = _web(f"{name}.js") + _web("keys.js") if name else ""
     return f"<style>{style}</style>", f"<script>{script}</script>" if script else ""
 
@@ -330,8 +330,7 @@ def _explore_saved(block: str, figure: str, first: str) -> str:
         "@keyframes mc-saved { from { position: absolute; visibility: hidden; } } "
         f":root:not(:has(.{block}-live)) {output}:has(+ {output} #{block}) {{ display: none; }} "
         f".{block}-live.jupyter-widgets-disconnected::after "
-        '{ content: "Se ha ido el kernel: para mover la figura, ejecuta la celda."; } '
-        f".{block}-live figcaption {{ line-height: 1.5; }}"  # ipywidgets separa los renglones casi el doble
+        '{ content: "Se ha ido el kernel: para mover la figura, ejecuta la celda."; }'
     )
     return (
         f'<div class="mc-saved" id="{block}"><style>{style}</style>{figure}<p>Aquí se ve un estado '
