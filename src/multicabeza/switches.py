@@ -101,7 +101,7 @@ def _still(run: dict) -> str:
     return (
         f'<div class="mc-still">{views._img(*views._png(figure), alt)}'
         f'<p class="mc-small">{html.escape(words)} Se miden en las 2000 frases de prueba.</p>'
-        "<noscript><p>Para apagar cabezas y volver a traducir hace falta JavaScript.</p></noscript></div>"
+        f"<noscript><p>Para apagar cabezas y volver a traducir hace falta {views._needed()}.</p></noscript></div>"
     )
 
 

@@ -78,6 +78,11 @@ def _assets(name: str | None = None) -> tuple[str, str]:
     return f"<style>{style}</style>", f"<script>{script}</script>" if script else ""
 
 
+def _needed() -> str:
+    """Lo que hace falta para que funcione lo que se mueve, para la nota de quien solo ve la figura quieta."""
+    return "JavaScript" if in_book() else "JavaScript y, en Jupyter, ejecutar la celda o confiar en el cuaderno"
+
+
 def _text(value, name: str, *, required: bool = True) -> str:
     """Un texto no vacío y sin espacios sobrantes, o un `ValueError` en español."""
     if value is None and not required:
@@ -678,7 +683,7 @@ def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str
             f'style="--mc-view-height:{height}px">{style}<figcaption>{html.escape(title)}</figcaption>'
             f'<div class="mc-view-still">{_img(*_png(still), alt)}'
             f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
-            f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
+            f"{_needed()}; la figura y el texto dicen lo principal.</p></noscript></div>"
             f'<button type="button" class="mc-button" hidden="hidden">Abrir la vista</button>'
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
@@ -837,7 +842,7 @@ def token_view(
             f'<p class="mc-tokens-title" id="{block}-t">{html.escape(title)}</p>'
             f"{_tokens_panel(block, n_layers, n_heads, roles)}"
             f'<div class="mc-tokens-still">{_img(*_png(still), alt)}<p class="mc-tokens-words">{html.escape(words)}</p>'
-            f"<noscript><p>Para ver las demás cabezas hace falta JavaScript.</p></noscript></div>{caption_html}"
+            f"<noscript><p>Para ver las demás cabezas hace falta {_needed()}.</p></noscript></div>{caption_html}"
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
     )
