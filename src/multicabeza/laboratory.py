@@ -204,7 +204,7 @@ def assets(name: str) -> tuple[str, str]:
         return "", ""
     style, script = (
         "".join(views._web(name) for name in names)
-        for names in (("base.css", "tensor.css", f"{name}.css"), ("tensor.js", f"{name}.js"))
+        for names in (("base.css", "tensor.css", f"{name}.css", "jupyter.css"), ("tensor.js", f"{name}.js", "keys.js"))
     )
     return f"<style>{style}</style>", f"<script>{script}</script>"
 
@@ -213,13 +213,14 @@ def _tries() -> str:
     """Qué probar: una lista; con JavaScript, de uno en uno."""
     items = "".join(
         f"<li><p><strong>{html.escape(title)}.</strong> {html.escape(text)}</p>"
-        f'<button type="button" hidden data-try="{html.escape(views._script_json(state))}">Hazlo'
+        f'<button type="button" hidden="hidden" data-try="{html.escape(views._script_json(state))}">Hazlo'
         f'<span class="mc-hidden"> ({html.escape(title)})</span></button></li>'
         for state, title, text in TRIES
     )
     return (
         '<div class="tries" role="group" aria-label="Qué probar"><p class="count">Qué probar<span></span></p>'
-        f'<ol>{items}</ol><p class="turn" hidden><button type="button" data-turn="-1" aria-label="Prueba anterior">←'
+        f'<ol>{items}</ol><p class="turn" hidden="hidden"><button type="button" data-turn="-1" '
+        'aria-label="Prueba anterior">←'
         '</button><button type="button" data-turn="1">Siguiente prueba →</button></p></div>'
     )
 
@@ -244,10 +245,12 @@ def _panel(block: str, steps: Sequence[int], losses: Sequence[float]) -> str:
     curve = "".join(f'<i style="--loss:{loss / max(losses):.3f}"></i>' for loss in losses)
     chance = plots.spanish_number(math.log(induction.VOCABULARY))
     return (
-        f'<div class="panel" hidden><div class="write"><label for="{block}-text"><strong>Tu secuencia</strong> '
+        f'<div class="panel" hidden="hidden"><div class="write"><label for="{block}-text">'
+        "<strong>Tu secuencia</strong> "
         f'<span class="mc-small">hasta {induction.LENGTH} palabras, de las {len(WORDS)} que conoce</span></label>'
         f'<textarea id="{block}-text" rows="2" autocomplete="off" autocapitalize="none" spellcheck="false" '
-        f'aria-describedby="{block}-m"></textarea><p class="now"></p><div class="message" id="{block}-m" hidden></div>'
+        f'aria-describedby="{block}-m"></textarea><p class="now"></p>'
+        f'<div class="message" id="{block}-m" hidden="hidden"></div>'
         '<div class="buttons"><button type="button" data-do="predicted">Añadir la que predice</button>'
         '<button type="button" data-do="back">Quitar la última</button>'
         '<button type="button" data-do="clear">Vaciar</button></div>'

@@ -101,7 +101,7 @@ def _still(run: dict) -> str:
     return (
         f'<div class="mc-still">{views._img(*views._png(figure), alt)}'
         f'<p class="mc-small">{html.escape(words)} Se miden en las 2000 frases de prueba.</p>'
-        "<noscript><p>Para apagar cabezas y volver a traducir hace falta JavaScript.</p></noscript></div>"
+        f"<noscript><p>Para apagar cabezas y volver a traducir hace falta {views._needed()}.</p></noscript></div>"
     )
 
 
@@ -121,7 +121,7 @@ def _panel(block: str, hits: int) -> str:
     )
     whole = wilson_interval(hits, NUM_SENTENCES)
     return (
-        f'<div class="panel" hidden><div class="board" role="group" aria-labelledby="{block}-k">'
+        f'<div class="panel" hidden="hidden"><div class="board" role="group" aria-labelledby="{block}-k">'
         f'<p class="part kept" id="{block}-k">Quedan 32 de 32</p>{layers}'
         '<div class="buttons"><button type="button" data-do="least">Apagar la menos importante</button>'
         '<button type="button" data-do="random">Apagar una al azar</button>'

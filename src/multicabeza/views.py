@@ -2,7 +2,8 @@
 
 Todo sale como un solo bloque de HTML que vale en el libro, en Jupyter y en Colab. En el libro
 (`MULTICABEZA_BOOK=1`) los guiones y estilos de `web/` los carga la página una vez; fuera de él viajan dentro de
-cada salida. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se escapa antes de escribirse.
+cada salida. Lo que solo vale con guiones lleva `hidden="hidden"`: JupyterLab, si no se confía en el cuaderno, quita un
+`hidden` a secas. Cualquier texto que venga de fuera (tokens, títulos, preguntas) se escapa antes de escribirse.
 """
 
 import base64
@@ -72,9 +73,14 @@ def _assets(name: str | None = None) -> tuple[str, str]:
     """Estilo y guion que la salida lleva consigo: nada en el libro, donde los pone la página."""
     if in_book():
         return "", ""
-    style = _web("base.css") + (_web(f"{name}.css") if name else "")
-    script = _web(f"{name}.js") if name else ""
+    style = _web("base.css") + (_web(f"{name}.css") if name else "") + _web("jupyter.css")
+    script = _web(f"{name}.js") + _web("keys.js") if name else ""
     return f"<style>{style}</style>", f"<script>{script}</script>" if script else ""
+
+
+def _needed() -> str:
+    """Lo que hace falta para que funcione lo que se mueve, para la nota de quien solo ve la figura quieta."""
+    return "JavaScript" if in_book() else "JavaScript y, en Jupyter, ejecutar la celda o confiar en el cuaderno"
 
 
 def _text(value, name: str, *, required: bool = True) -> str:
@@ -301,10 +307,40 @@ def _explore_live(widgets, draw, options, alt, caption_html) -> None:
             words = html.escape(f"No se ha podido dibujar este estado ({state}). {type(error).__name__}: {error}")
             picture.value = f'<p role="alert">{words}</p>'
 
+    class Live(widgets.VBox):
+        def __repr__(self):  # lo que se lee donde no hay controles: sin confiar en el cuaderno, o en otro programa
+            return "Figura con controles: para moverla, ejecuta la celda."
+
     update()
     for box in boxes:
         box.observe(move, names="value")
-    display(widgets.VBox([*boxes, picture]))
+    block = _identifier("saved", json.dumps([labels, picture.value]))
+    live = Live([*boxes, picture])
+    live.add_class(f"{block}-live")
+    display(live)
+    first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
+    display(HTML(_explore_saved(block, picture.value, first)))
+
+
+def _explore_saved(block: str, figure: str, first: str) -> str:
+    """Lo que queda de `explore` en un cuaderno guardado, donde no hay kernel que mueva sus controles.
+
+    Si los controles llegan a aparecer, no se ve; y si no, no se ve el aviso en inglés de que faltan. Si el kernel se va
+    con ellos puestos, un aviso lo dice debajo.
+    """
+    output = ".jp-OutputArea-child"
+    style = (
+        f"#{block} {{ display: none; }} :root:not(:has(.{block}-live)) #{block} "
+        "{ display: block; animation: mc-saved 1ms 1.5s backwards; } "
+        "@keyframes mc-saved { from { position: absolute; visibility: hidden; } } "
+        f":root:not(:has(.{block}-live)) {output}:has(+ {output} #{block}) {{ display: none; }} "
+        f".{block}-live.jupyter-widgets-disconnected::after "
+        '{ content: "Se ha ido el kernel: para mover la figura, ejecuta la celda."; }'
+    )
+    return (
+        f'<div class="mc-saved" id="{block}"><style>{style}</style>{figure}<p>Aquí se ve un estado '
+        f"({html.escape(first)}). Para mover la figura, ejecuta la celda.</p><script>{_web('keys.js')}</script></div>"
+    )
 
 
 def _explore_html(draw, options, alt, caption_html) -> str:
@@ -355,8 +391,8 @@ def _explore_html(draw, options, alt, caption_html) -> str:
     data = _script_json({"frames": ["", *others], "index": index, "alts": alts, "sizes": sizes})
     first = "; ".join(f"{label}: {values[0][0]}" for label, values in options.items())
     return (
-        f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden>{"".join(rows)}</div>'
-        f'{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
+        f'<figure class="mc-explore" id="{block}">{style}<div class="mc-controls" hidden="hidden">{"".join(rows)}'
+        f'</div>{_img(first_frame, *size, alts[0])}<p class="mc-live" aria-live="polite"></p>'
         f'<p class="mc-still">Aquí se ve un estado de {len(states)} ({html.escape(first)}); los demás se eligen con un '
         f'control<span class="mc-noscript"> que necesita JavaScript</span>.</p>{caption_html}'
         f'<script type="application/json">{data}</script>{script}</figure>'
@@ -647,8 +683,8 @@ def _view(kind: str, title: str, frame: str, still: Figure, alt: str, words: str
             f'style="--mc-view-height:{height}px">{style}<figcaption>{html.escape(title)}</figcaption>'
             f'<div class="mc-view-still">{_img(*_png(still), alt)}'
             f'<p class="mc-view-words">{html.escape(words)}</p><noscript><p>La vista interactiva necesita '
-            f"JavaScript; la figura y el texto dicen lo principal.</p></noscript></div>"
-            f'<button type="button" class="mc-button" hidden>Abrir la vista</button>'
+            f"{_needed()}; la figura y el texto dicen lo principal.</p></noscript></div>"
+            f'<button type="button" class="mc-button" hidden="hidden">Abrir la vista</button>'
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
     )
@@ -806,7 +842,7 @@ def token_view(
             f'<p class="mc-tokens-title" id="{block}-t">{html.escape(title)}</p>'
             f"{_tokens_panel(block, n_layers, n_heads, roles)}"
             f'<div class="mc-tokens-still">{_img(*_png(still), alt)}<p class="mc-tokens-words">{html.escape(words)}</p>'
-            f"<noscript><p>Para ver las demás cabezas hace falta JavaScript.</p></noscript></div>{caption_html}"
+            f"<noscript><p>Para ver las demás cabezas hace falta {_needed()}.</p></noscript></div>{caption_html}"
             f'<script type="application/json">{data}</script>{script}</figure>'
         )
     )
@@ -837,8 +873,8 @@ def _tokens_panel(block: str, n_layers: int, n_heads: int, roles) -> str:
         for value, checked, text in (("from", " checked", "A quién mira"), ("to", "", "Quién lo mira"))
     )
     return (
-        f'<div class="panel{" plain" * (not roles)}" hidden><p class="mc-small">Elige una cabeza en el mapa y un token '
-        f"en la frase: los demás se tiñen con sus pesos.</p>{''.join(legend)}"
+        f'<div class="panel{" plain" * (not roles)}" hidden="hidden"><p class="mc-small">Elige una cabeza en el mapa y '
+        f"un token en la frase: los demás se tiñen con sus pesos.</p>{''.join(legend)}"
         f'<div class="map{" wide" * wide}" style="--columns:{n_layers if wide else n_heads}">'
         f'<p class="axes" aria-hidden="true"><span>{down} ↓</span> <span>{across} →</span></p><div class="heads" '
         f'role="grid" aria-label="Mapa de {n_layers * n_heads} cabezas: una fila por {down} y una columna por '
@@ -1055,8 +1091,8 @@ def calculator(name: str) -> None:
         HTML(
             f'<div class="mc-calculator mc-fig" id="{block}" role="group" aria-labelledby="{block}-t" '
             f'data-calculator="{name}" style="{made.style}"{given}>{style}'
-            f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden>{controls}'
-            f'</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
+            f'<p class="mc-calculator-title" id="{block}-t">{made.title}</p><div class="mc-controls" hidden="hidden">'
+            f'{controls}</div><p class="mc-still">Caso: <span data-out="state">{made.texts["state"]}</span>.<span '
             f'class="mc-noscript"> Los demás se eligen con unos controles que necesitan JavaScript.</span></p>'
             f'{made.results}<p class="mc-small">{made.notes}</p>'
             f'<p class="mc-live" aria-live="polite"></p>{script}</div>'
@@ -1078,7 +1114,7 @@ def _field_html(name: str, field: _Field) -> str:
         f'<div class="mc-field">{label}<input type="number" {common} min="1" max="{field.maximum}" '
         f'value="{field.value}" inputmode="numeric" aria-describedby="{name}-m"><input type="range" '
         f'data-slides="{field.key}"{stops} aria-label="{field.key}, con una barra" autocomplete="off">'
-        f'<p class="mc-message" id="{name}-m" hidden></p></div>'
+        f'<p class="mc-message" id="{name}-m" hidden="hidden"></p></div>'
     )
 
 

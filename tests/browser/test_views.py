@@ -533,3 +533,34 @@ def test_everything_is_in_spanish(visit, urls):
     frame.locator("[role=button]").first.click()
     opened(page, "Vista de prueba")
     assert not english(page)
+
+
+# --- En JupyterLab y Notebook, el teclado ---
+
+
+def test_keys_pressed_in_an_output_are_not_notebook_commands(visit, urls):
+    """Sin esto, con el foco en una opción, «x» corta la celda y las flechas se la llevan."""
+    page, record = visit(urls["cuaderno"])
+    page.evaluate(  # las órdenes que daría Jupyter, que escucha en `document`, al bajar (Notebook) o al subir (Lab)
+        """() => { window.commands = []; for (const capture of [true, false]) document.addEventListener("keydown",
+        ({ key, target }) => target.closest("[data-lm-suppress-shortcuts]") || commands.push(key), { capture }); }"""
+    )
+    option = page.locator(".mc-predict input").first
+    option.focus()
+    for key in ("x", "d", "ArrowDown", "b", "Escape", "Shift+M"):
+        page.keyboard.press(key)
+    expect(page.locator(".mc-predict input").nth(1)).to_be_checked()
+    page.locator(".mc-explore input").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("z")
+    assert page.evaluate("commands") == []
+    # Ejecutar y guardar siguen siendo del cuaderno; pero en un texto, Mayús+Intro es un salto de línea.
+    option.focus()
+    for key in ("Shift+Enter", "Control+s", "x"):
+        page.keyboard.press(key)
+    assert page.evaluate("commands") == ["Enter", "Enter", "Control", "Control", "s", "s"]
+    page.evaluate("document.querySelector('.mc-predict').append(document.createElement('textarea')); commands = []")
+    page.locator("textarea").focus()
+    page.keyboard.press("Shift+Enter")
+    assert page.evaluate("commands") == []
+    assert not record.faults

@@ -17,7 +17,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image, ImageChops
 
-from multicabeza import cost, plots, views
+from multicabeza import cost, plots, switches, views
 
 TOKENS = ["the", "cat", "</script><b>", '"><img src=x onerror=alert(1)>', "mat", "`${x}`"]
 ALT = "Figura de prueba con una línea que sube"
@@ -165,6 +165,34 @@ def test_styles_go_inside_only_outside_the_book(shown, monkeypatch):
     assert not inside.all("style")
 
 
+def test_every_output_with_controls_keeps_its_keys_outside_the_book(shown, notebook, monkeypatch):
+    views.predict("02-a", "¿Qué pasa?", ["Nada", "Todo"], 1, "Porque sí.")
+    views.activity("02")
+    views.calculator("heads")
+    views.token_view(weights(), TOKENS, title="Vista")
+    views.head_view(weights(), TOKENS, title="Vista")
+    switches.switchboard()
+    views.explore(figure, {"a": [1, 2, 3]}, alt=ALT)  # sin kernel, ya dibujada
+    monkeypatch.setattr(views, "get_ipython", lambda: object())
+    views.explore(figure, {"a": [1, 2, 3]}, alt=ALT)
+    shown.pop(-2)  # los controles de ipywidgets, que son de la misma salida
+    guard = (views.WEB / "keys.js").read_text("utf8")
+    assert all(guard in tree(item.data).scripts[-1] for item in shown)
+
+
+def test_what_needs_scripts_is_hidden_even_if_the_notebook_is_not_trusted(shown, notebook):
+    """JupyterLab quita de las salidas en las que no confía los atributos vacíos: `hidden` a secas no esconde."""
+    views.calculator("heads")
+    views.token_view(weights(), TOKENS, title="Vista")
+    views.head_view(weights(), TOKENS, title="Vista")
+    views.explore(figure, {"a": [1, 2, 3]}, alt=ALT)
+    switches.switchboard()
+    for item in shown:
+        found = [attrs["hidden"] for _, attrs in tree(item.data).tags if "hidden" in attrs]
+        assert found
+        assert set(found) == {"hidden"}
+
+
 @pytest.mark.parametrize("path", sorted(views.WEB.glob("*.js")), ids=lambda path: path.name)
 def test_no_script_can_close_its_tag(path):
     assert "</script" not in path.read_text("utf8").lower()
@@ -200,7 +228,7 @@ def test_explore_draws_every_state_and_shows_the_first(shown, book):
     labels = [attrs["for"] for attrs in block.all("label")]
     assert labels == [slider["id"], select["id"]]
     assert "altura <h>" in block.text
-    assert {"class": "mc-controls", "hidden": None} in block.all("div")
+    assert {"class": "mc-controls", "hidden": "hidden"} in block.all("div")
     assert {"class": "mc-live", "aria-live": "polite"} in block.all("p")
 
 
@@ -264,7 +292,7 @@ def test_live_explore_changes_the_image_with_the_control(shown, notebook, monkey
         return figure(a if on else -a)
 
     views.explore(draw, {"a": [1, 2, 3], "b": [True, False]}, alt=lambda a, on: f"Vector de altura {a} y {on}")
-    (box,) = shown
+    box, _saved = shown
     slider, menu, picture = box.children
     assert isinstance(slider, ipywidgets.SelectionSlider)
     assert isinstance(menu, ipywidgets.Dropdown)
@@ -279,6 +307,21 @@ def test_live_explore_changes_the_image_with_the_control(shown, notebook, monkey
     slider.value, menu.value = 0, 0
     assert picture.value == first
     assert calls.count((1, True)) == 1
+
+
+def test_live_explore_leaves_its_first_state_for_a_saved_notebook(shown, notebook, monkeypatch):
+    monkeypatch.setattr(views, "get_ipython", lambda: object())
+    views.explore(
+        figure, {"a": [1, 2, 3]}, alt=lambda a: f"Un vector de altura {a}, hacia arriba", caption="Un vector."
+    )
+    live, saved = shown
+    assert "ejecuta la celda" in live._repr_mimebundle_()["text/plain"]
+    block = tree(saved.data)
+    (image,) = block.all("img")
+    assert image["alt"] == "Un vector de altura 1, hacia arriba"
+    assert "Aquí se ve un estado (a: 1). Para mover la figura, ejecuta la celda." in block.text
+    (name,) = live._dom_classes
+    assert f":root:not(:has(.{name})) #{block.all('div')[0]['id']} {{ display: block;" in saved.data
 
 
 def test_without_ipywidgets_explore_comes_drawn(shown, notebook, monkeypatch):
@@ -699,7 +742,7 @@ def test_token_view_carries_its_files_only_outside_the_book(shown, monkeypatch):
     inside, outside = (tree(item.data) for item in shown)
     assert len(inside.all("script")) == 1  # los datos
     assert not inside.all("style")
-    assert outside.scripts[1] == (views.WEB / "tokens.js").read_text("utf8")
+    assert outside.scripts[1].startswith((views.WEB / "tokens.js").read_text("utf8"))
     assert (views.WEB / "tokens.css").read_text("utf8") in outside.rawdata_all
     assert marked_files([views.WEB], inside.rawdata_all) == ["base.css", "tokens.css", "tokens.js"]
     ids = [attrs["id"] for block in (inside, outside) for _, attrs in block.tags if "id" in attrs]
@@ -829,7 +872,8 @@ def test_calculator_carries_its_files_only_outside_the_book(shown, monkeypatch):
     inside, outside = (tree(item.data) for item in shown)
     assert not inside.all("script")
     assert not inside.all("style")
-    assert outside.scripts == [(views.WEB / "calculator.js").read_text("utf8")]
+    (script,) = outside.scripts
+    assert script.startswith((views.WEB / "calculator.js").read_text("utf8"))
     assert (views.WEB / "calculator.css").read_text("utf8") in outside.rawdata_all
     assert inside.tags[0][1]["id"] != outside.tags[0][1]["id"]
 

@@ -61,16 +61,17 @@
     node.addEventListener("pointerdown", (down) => {
       if (down.button || !down.isPrimary || (down.pointerType !== "mouse" && !down.target.closest(".mc-grip"))) return;
       if (down.target.closest(".mc-arrow")) return;
-      let moving = false, scrolled = scrollY;
+      const pane = node.closest(".jp-WindowedPanel-outer") ?? document.scrollingElement; // lo que se desplaza: en JupyterLab, el cuaderno
+      let moving = false, scrolled = pane.scrollTop;
       const move = (event) => {
         if (event.pointerId !== down.pointerId) return;
         const x = event.clientX - down.clientX, y = event.clientY - down.clientY;
         if (!moving && Math.hypot(x, y) < 6) return;
         moving = true;
         node.classList.add("mc-dragged");
-        if (event.clientY < 50) scrollBy(0, -14);
-        else if (event.clientY > innerHeight - 50) scrollBy(0, 14);
-        node.style.transform = `translate(${x}px, ${y + scrollY - scrolled}px)`;
+        if (event.clientY < 50) pane.scrollBy(0, -14);
+        else if (event.clientY > innerHeight - 50) pane.scrollBy(0, 14);
+        node.style.transform = `translate(${x}px, ${y + pane.scrollTop - scrolled}px)`;
         over(event.clientX, event.clientY);
       };
       const end = (event) => {
