@@ -9,7 +9,7 @@ import multicabeza as mc
 from tests.checks.solutions import EXERCISES, load
 
 CELLS = load(EXERCISES / "05_especializacion.ipynb")
-NAMES = ("siempre al anterior", "siempre a sí misma", "siempre al primero", "solo desde la segunda")
+NAMES = ("siempre al anterior", "siempre a sí misma", "siempre al primero", "solo desde el segundo")
 
 
 def verdict(answer: str | None, capsys) -> str:
