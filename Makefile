@@ -10,7 +10,7 @@ CLASS ?= clase
 BOOK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve pdf check slow test test-book class bench results publish-config clean
+.PHONY: help book serve pdf check test test-book test-twin test-slow test-class class bench results publish-config clean
 
 help:
 	@echo "make book     construye el libro en _build/html"
@@ -44,7 +44,7 @@ help:
 	@touch $@
 
 # Los hilos de torch esperan sin gastar CPU: con otro proceso al lado, un capítulo tarda la tercera parte.
-book check slow test test-book: export OMP_WAIT_POLICY = passive
+book check test test-%: export OMP_WAIT_POLICY = passive
 
 # -W -n --keep-going: cualquier aviso de Sphinx o referencia rota detiene la construcción, y se ven todos.
 BUILD := $(BIN)/jupyter-book build . -W -n --keep-going
@@ -66,21 +66,27 @@ check: .venv/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pytest -n auto --maxprocesses 4 -m "not slow" tests/unit tests/checks tests/notebooks/test_hygiene.py
 
-slow: .venv/.ready
-	$(BIN)/pytest -m slow tests/unit tests/checks
+# Mientras pasan las pruebas rápidas se preparan los otros dos entornos. Después, dos filas, cada una en un núcleo: el
+# libro y el gemelo de Colab, y las pruebas lentas y nbgrader. Las del navegador, con los dos núcleos.
+test: .venv/.ready
+	$(MAKE) -j3 check .venv-colab/.ready .venv-class/.ready
+	$(BIN)/python tests/browser/chromium.py --install
+	$(MAKE) -j2 test-twin test-class
+	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest -n 2 --dist worksteal tests/browser --durations=10
 
 # El libro se construye desde cero en su propia carpeta: una página vieja no puede tapar un fallo.
 test-book: .venv/.ready
 	rm -rf _build/test
 	$(BUILD) --path-output _build/test
 
-# Mientras pasan las pruebas rápidas se preparan los otros dos entornos; mientras se construye el libro, las lentas.
-test: .venv/.ready
-	$(MAKE) -j3 check .venv-colab/.ready .venv-class/.ready
-	$(BIN)/python tests/browser/chromium.py --install
-	$(MAKE) -j2 test-book slow
+test-twin: test-book .venv-colab/.ready
 	$(BIN)/pytest tests/notebooks/test_colab.py --durations=5
-	MULTICABEZA_HTML=_build/test/_build/html $(BIN)/pytest -n 2 --dist worksteal tests/class tests/browser --durations=10
+
+test-slow: .venv/.ready
+	$(BIN)/pytest -m slow tests/unit tests/checks --durations=5
+
+test-class: test-slow .venv-class/.ready
+	$(BIN)/pytest tests/class --durations=5
 
 # Las entregas y las notas que haya en la carpeta se respetan; book/profesores.md dice cómo seguir.
 class: .venv-class/.ready

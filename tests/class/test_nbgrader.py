@@ -98,6 +98,18 @@ def outputs(course, student, assignment, number):
     return "".join("".join(o.get("text", [])) + o.get("ename", "") + o.get("evalue", "") for o in cell["outputs"])
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Un curso recién escrito, que nadie toca."""
+    return new_course(tmp_path_factory.mktemp("escrito") / "clase")
+
+
+@pytest.fixture
+def course(written, tmp_path):
+    """Una copia de ese curso."""
+    return shutil.copytree(written, tmp_path / "clase")
+
+
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_the_page_for_teachers_counts_right(assignment):
     """La tabla de la página dice cuántos ejercicios y cuántos puntos tiene cada tarea, y los minutos de su cuaderno."""
@@ -166,13 +178,12 @@ multicabeza.checks.CHECKS.clear()
 attention_weights = causal_mask = torch.softmax"""
 
 
-def test_a_class_of_thirty_and_some_odd_notebooks(tmp_path):
+def test_a_class_of_thirty_and_some_odd_notebooks(course):
     """Treinta con respuestas variadas y unos cuantos raros: reparto, recogida de un zip, corrección y notas.
 
     Un bucle sin fin, un error de sintaxis, un kernel apagado o unas comprobaciones manipuladas no dan puntos, y no
     tocan los de nadie más. Va todo en una prueba porque se corrige de una vez.
     """
-    course = new_course(tmp_path / "clase")
     nbgrader(course, "generate_assignment", CLASS)
     notebook = handed_out(course, CLASS)
     delivered, expected = {}, {}
@@ -198,9 +209,9 @@ def test_a_class_of_thirty_and_some_odd_notebooks(tmp_path):
         assert f"⏳ {number} · " in outputs(course, "restaurada", CLASS, number)
 
 
-def test_through_the_exchange_of_a_jupyterhub(tmp_path):
+def test_through_the_exchange_of_a_jupyterhub(course, tmp_path):
     """Con la carpeta de intercambio: publicar, bajar, entregar, recoger y corregir."""
-    course, home, exchange = new_course(tmp_path / "clase"), tmp_path / "casa", tmp_path / "intercambio"
+    home, exchange = tmp_path / "casa", tmp_path / "intercambio"
     home.mkdir()
     exchange.mkdir()
     exchange.chmod(0o777)
@@ -235,9 +246,8 @@ def test_writing_the_course_again_keeps_what_is_the_teachers(tmp_path):
 
 
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
-def test_all_solutions_get_full_marks_and_an_empty_notebook_zero(assignment, tmp_path):
+def test_all_solutions_get_full_marks_and_an_empty_notebook_zero(assignment, course):
     """Lo repartido no lleva pistas ni soluciones; resuelto vale todo, vacío vale cero, y nada se cae."""
-    course = new_course(tmp_path / "clase")
     nbgrader(course, "generate_assignment", assignment)
     notebook = handed_out(course, assignment)
     everything = json.dumps(notebook, ensure_ascii=False)
